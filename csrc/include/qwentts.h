@@ -1,0 +1,204 @@
+/* qwentts.h - the whole public interface of libqwentts: Qwen3-TTS 12 Hz forwards for a caller who owns the loop.
+ *
+ * The library computes networks; text, prompt, sampling and the frame loop belong to the caller (the Python package does them).
+ * One context holds the weights (read-only, shared); sessions over it hold state (caches). See docs/architecture.md.
+ *
+ * Rules that hold for every entry:
+ * - Fallible calls return qt_status (0 is success). After a failure qt_last_error() names the field, the value and what is valid.
+ * - No call prints, exits or aborts, whatever the arguments or the files hold. Every _free accepts NULL.
+ * - A context and a file may be used from any thread. A session belongs to one thread at a time, except for qt_session_cancel.
+ *   Sessions of one context may be used concurrently; their computations take turns.
+ * - Arrays are row-major and packed; float is IEEE binary32. Sizes come from qt_facts, never from a constant.
+ * The layout of version 4 of the reference interface (entries marked v4) is kept.
+ */
+#ifndef QWENTTS_H
+#define QWENTTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#  if defined(QT_BUILD)
+#    define QT_API __declspec(dllexport)
+#  else
+#    define QT_API __declspec(dllimport)
+#  endif
+#elif defined(__GNUC__)
+#  define QT_API __attribute__((visibility("default")))
+#else
+#  define QT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* cdef: begin (the Python declarations are cut from here to the end marker at build time) */
+
+/* The closed range of layouts this header can speak. A library accepts a struct whose abi_version lies in its own range. */
+#define QT_ABI_VERSION 5
+#define QT_ABI_MIN_VERSION 4
+
+enum qt_status {
+    QT_STATUS_OK = 0,
+    QT_STATUS_INVALID_PARAMS = -1,  /* an argument or a file is not valid */
+    QT_STATUS_MODE_INVALID = -2,    /* valid, but not for the loaded model */
+    QT_STATUS_GENERATE_FAILED = -3, /* the computation failed (never for lack of memory) */
+    QT_STATUS_OOM = -4,             /* memory could not be had; the handle is as before the call */
+    QT_STATUS_CANCELLED = -5        /* qt_session_cancel was called */
+};
+
+enum qt_log_level { QT_LOG_DEBUG = 0, QT_LOG_INFO = 1, QT_LOG_WARN = 2, QT_LOG_ERROR = 3 };
+
+enum qt_file_kind { QT_FILE_TALKER = 0, QT_FILE_CODEC = 1 };
+
+struct qt_context; /* weights and backend, read-only */
+struct qt_session; /* state of one utterance */
+struct qt_file;    /* a GGUF file, mapped */
+
+/* v4 up to codec_chunk_sec; version 5 appends the rest. */
+struct qt_init_params {
+    int          abi_version;     /* the caller's, set by qt_init_default_params */
+    const char * talker_path;     /* NULL: no talker, codec entries only */
+    const char * codec_path;      /* NULL: no codec, talker entries only */
+    bool         use_fa;          /* true: fused attention; false: product, softmax, product */
+    bool         clamp_fp16;      /* keep residual stream and values within +-65504 */
+    int          max_batch;       /* 1: sequences are computed one at a time */
+    float        codec_chunk_sec; /* > 0; decoding is done in one pass so far */
+    int          n_threads;       /* 0: all cores this process may use */
+    const char * backend;         /* NULL or "auto": best present; "cpu" */
+};
+
+/* PCM, mono. samples belongs to the caller after success: give it to qt_audio_free. */
+struct qt_audio {
+    float * samples;     /* [n_samples], in [-1, 1] */
+    int     n_samples;
+    int     sample_rate; /* Hz */
+    int     channels;    /* 1 */
+};
+
+/* Sizes of the loaded model, from the files' keys. Zero where the part is not loaded. */
+struct qt_facts {
+    int32_t n_code_groups;     /* codes a frame; the codec's and the talker's agree */
+    int32_t hidden_size;       /* width of a prompt row */
+    int32_t codec_vocab_size;  /* logits of codebook 0, code groups' special ids included */
+    int32_t code_vocab_size;   /* logits of codebooks 1 .. n_code_groups-1 */
+    int32_t text_vocab_size;   /* rows of the text embedding */
+    int32_t context_length;    /* positions a session can hold */
+    int32_t sample_rate;       /* Hz */
+    int32_t hop_samples;       /* samples a frame */
+    int32_t codebook_size;     /* entries of a codec codebook: codes to decode are below it */
+};
+
+/* One value of a file's metadata; it lives as long as the file. Types are GGUF's numbers (u8 0, i8 1, u16 2, i16 3, u32 4, i32 5,
+ * f32 6, bool 7, string 8, array 9, u64 10, i64 11, f64 12). A scalar has n 1. Strings, also in arrays, are stored one after the other
+ * as a little-endian uint64 length and that many bytes, unaligned; n_bytes covers all of them. */
+struct qt_value {
+    int32_t      type;     /* of the elements */
+    bool         is_array;
+    int64_t      n;
+    const void * data;
+    int64_t      n_bytes;
+};
+
+struct qt_tensor_info {
+    const char * name;      /* lives as long as the file */
+    const char * type_name; /* "f32", "q8_0", ... */
+    int32_t      type;      /* ggml_type */
+    int32_t      n_dims;
+    int64_t      ne[4];     /* fastest axis first */
+    int64_t      n_bytes;
+};
+
+/* message has no trailing newline and lives for the call. Called on the thread that made the logging call. */
+typedef void (*qt_log_cb)(enum qt_log_level level, const char * message, void * user_data);
+
+/* One named stage after it was computed: data [ne[3], ne[2], ne[1], ne[0]], lives for the call. Names: docs/model.md. */
+typedef void (*qt_tap_cb)(const char * name, const float * data, const int64_t * ne, void * user_data);
+
+/* --- library --- */
+
+QT_API const char * qt_version(void);     /* v4: "0.1.0 ..." */
+QT_API const char * qt_last_error(void);  /* v4: text of this thread's last failure, "" if none; lives until the next failure */
+QT_API void qt_log_set(qt_log_cb callback, void * user_data); /* v4, but NULL means silence: the library never prints */
+
+/* The closed range the library accepts. */
+QT_API int qt_abi_version(void);
+QT_API int qt_abi_min_version(void);
+/* Size of a public struct by its name without "struct", 0 for an unknown name. */
+QT_API size_t qt_struct_size(const char * name);
+
+/* --- context --- */
+
+/* Fill *params with defaults for the layout of abi_version, whose size must be struct_size. Call it through the macro
+ * qt_init_default_params below, which passes the version and size the caller was compiled with. */
+QT_API enum qt_status qt_init_params_fill(struct qt_init_params * params, int abi_version, size_t struct_size);
+/* v4, for callers without this header: fills version 4's fields and no more. */
+QT_API void qt_init_default_params(struct qt_init_params * params);
+/* Load and check the files, map their weights. NULL on failure, with qt_last_error(). */
+QT_API struct qt_context * qt_init(const struct qt_init_params * params);
+QT_API void qt_free(struct qt_context * ctx); /* after its sessions are freed */
+/* "CPU avx2, 2 threads"; lives as long as the context. */
+QT_API const char * qt_backend_name(const struct qt_context * ctx);
+/* Fill *facts; struct_size is sizeof *facts of the caller: a smaller one gets the fields it knows. */
+QT_API enum qt_status qt_facts_get(const struct qt_context * ctx, struct qt_facts * facts, size_t struct_size);
+/* The context's own file, borrowed; NULL when that part is not loaded. */
+QT_API const struct qt_file * qt_context_file(const struct qt_context * ctx, enum qt_file_kind kind);
+QT_API int qt_num_codebooks(const struct qt_context * ctx);                      /* v4: 0 for NULL */
+QT_API int qt_duration_sec_to_tokens(const struct qt_context * ctx, float sec);  /* v4: frames, rounded up; 0 for NULL or sec <= 0 */
+QT_API int qt_n_speakers(const struct qt_context * ctx);                         /* v4: 0 for NULL */
+QT_API const char * qt_speaker_name(const struct qt_context * ctx, int index);   /* v4: NULL out of range; lives with the context */
+
+/* --- files --- */
+
+/* Map a GGUF file and check its header, metadata and tensor table. */
+QT_API enum qt_status qt_file_open(const char * path, struct qt_file ** file);
+QT_API void qt_file_free(struct qt_file * file);
+QT_API int64_t qt_file_n_keys(const struct qt_file * file);
+QT_API const char * qt_file_key(const struct qt_file * file, int64_t index); /* NULL out of range */
+QT_API enum qt_status qt_file_value(const struct qt_file * file, const char * key, struct qt_value * value);
+QT_API int64_t qt_file_n_tensors(const struct qt_file * file);
+QT_API enum qt_status qt_file_tensor(const struct qt_file * file, int64_t index, struct qt_tensor_info * info);
+/* All elements as float, any type; n_values must be the number of elements. */
+QT_API enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t index, float * values, int64_t n_values);
+
+/* --- session --- */
+
+QT_API enum qt_status qt_session_new(struct qt_context * ctx, struct qt_session ** session);
+QT_API void qt_session_free(struct qt_session * session);
+/* Forget the utterance and a pending cancel; caches keep their memory. */
+QT_API enum qt_status qt_session_reset(struct qt_session * session);
+/* From any thread: the running call, or else the next one, returns QT_STATUS_CANCELLED soon; holds until qt_session_reset. */
+QT_API void qt_session_cancel(struct qt_session * session);
+/* Call back with every named stage of the following calls; NULL ends it. Slower: meant for tests and --dump. */
+QT_API enum qt_status qt_session_set_tap(struct qt_session * session, qt_tap_cb callback, void * user_data);
+
+/* rows [n, hidden_size] = text projection of the text embedding of ids [n], each below text_vocab_size. */
+QT_API enum qt_status qt_text_embed(struct qt_session * session, const int32_t * ids, int n, float * rows);
+/* rows [n, hidden_size] of the embedding table of a codebook (0: the talker's, special ids too). */
+QT_API enum qt_status qt_code_embed(struct qt_session * session, int codebook, const int32_t * codes, int n, float * rows);
+
+/* Append rows [n_rows, hidden_size] to the session's positions; logits [codec_vocab_size] of codebook 0 after the last row. */
+QT_API enum qt_status qt_talker_prefill(struct qt_session * session, const float * rows, int n_rows, float * logits);
+/* Append one row: the sum of the embeddings of codes [n_code_groups] and overlay [hidden_size]; logits as above. */
+QT_API enum qt_status qt_talker_step(struct qt_session * session, const int32_t * codes, const float * overlay, float * logits);
+/* Start a frame from the talker's last hidden state and codebook 0's code; logits [code_vocab_size] of codebook 1. */
+QT_API enum qt_status qt_predictor_begin(struct qt_session * session, int32_t code0, float * logits);
+/* Give the code drawn from the last logits, codebook g; logits of codebook g + 1. Legal n_code_groups - 2 times a frame. */
+QT_API enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, float * logits);
+
+/* codes [n_code_groups, n_frames] -> n_frames * hop_samples samples, in one pass. */
+QT_API enum qt_status qt_codec_decode(struct qt_session * session, const int32_t * codes, int n_frames, struct qt_audio * audio);
+QT_API void qt_audio_free(struct qt_audio * audio); /* v4: frees samples and zeroes the struct */
+
+/* cdef: end */
+
+/* The caller's own version and size go along, so a library can refuse a layout it does not know. */
+#define qt_init_default_params(params) qt_init_params_fill((params), QT_ABI_VERSION, sizeof(struct qt_init_params))
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
