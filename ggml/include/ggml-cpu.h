@@ -1,0 +1,28 @@
+/* ggml-cpu.h - the CPU backend.
+ * One pool of threads and one table of kernels, chosen at start-up by what the processor has; QWENTTS_CPU_TIER=scalar|avx2|avx512|neon forces one. */
+#pragma once
+
+#include "ggml.h"
+#include "ggml-backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef bool (*ggml_abort_callback)(void * data); /* true stops the graph before its next node */
+
+ggml_backend_t ggml_backend_cpu_init(void); /* NULL when memory or threads cannot be had, or QWENTTS_CPU_TIER names none of this machine's tiers */
+bool ggml_backend_is_cpu(ggml_backend_t backend);
+void ggml_backend_cpu_set_n_threads(ggml_backend_t backend, int n_threads); /* 1 or more; default: cores this process may use */
+void ggml_backend_cpu_set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void * data);
+ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void * ptr, size_t size);
+ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void);
+
+/* Facts for --caps and messages. */
+const char * ggml_cpu_tier_name(ggml_backend_t backend);      /* "avx2" */
+const char * ggml_cpu_tiers_available(void);                  /* "scalar avx2 avx512" */
+int          ggml_cpu_default_n_threads(void);                /* cores of this process's affinity mask and cgroup quota */
+
+#ifdef __cplusplus
+}
+#endif
