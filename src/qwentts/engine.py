@@ -1,0 +1,231 @@
+"""The library's handles as Python objects: one method per qt_* call, numpy in, numpy out, failures raised as exceptions.
+
+Engine holds the weights (shared, read-only); a Session over it holds one utterance's caches. Buffers handed to C are kept alive
+by the object that passes them; logits land in arrays that the caller allocates once. Nothing here knows text, prompts or sampling.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._lib import ffi, last_error, lib
+from .errors import ModelFileError, ParameterError, from_status
+from .model_file import ModelFile
+
+Tap = Callable[[str, np.ndarray], None]
+TALKER, CODEC = 0, 1
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Sizes of the loaded model, from the files' keys; 0 where the part is not loaded."""
+
+    n_code_groups: int
+    hidden_size: int
+    codec_vocab_size: int
+    code_vocab_size: int
+    text_vocab_size: int
+    context_length: int
+    sample_rate: int
+    hop_samples: int
+    codebook_size: int
+
+    @property
+    def frame_hz(self) -> float:
+        """Frames a second."""
+        return self.sample_rate / self.hop_samples
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise from_status(status, last_error())
+
+
+def _floats(array: np.ndarray) -> Any:
+    return ffi.from_buffer("float[]", array, require_writable=False)
+
+
+def _ints(array: np.ndarray) -> Any:
+    return ffi.from_buffer("int32_t[]", array, require_writable=False)
+
+
+class Engine:
+    """The weights of a talker and a codec on one backend."""
+
+    def __init__(
+        self,
+        talker: str | os.PathLike[str] | None,
+        codec: str | os.PathLike[str] | None,
+        *,
+        backend: str = "auto",
+        threads: int | None = None,
+        flash_attention: bool = True,
+        clamp_fp16: bool = False,
+        codec_chunk_s: float | None = None,
+    ) -> None:
+        if threads is not None and not 1 <= threads <= 4096:
+            raise ParameterError(f"threads is {threads}, valid are 1 to 4096 (default: every core this process may use)")
+        params = ffi.new("struct qt_init_params *")
+        _check(lib.qt_init_params_fill(params, lib.QT_ABI_VERSION, ffi.sizeof("struct qt_init_params")))
+        keep = [ffi.new("char[]", os.fsencode(p)) if p is not None else ffi.NULL for p in (talker, codec)]
+        keep.append(ffi.new("char[]", backend.encode()))
+        params.talker_path, params.codec_path, params.backend = keep
+        params.n_threads = threads or 0
+        params.use_fa, params.clamp_fp16 = flash_attention, clamp_fp16
+        if codec_chunk_s is not None:
+            params.codec_chunk_sec = codec_chunk_s
+        handle = lib.qt_init(params)
+        if handle == ffi.NULL:
+            raise ModelFileError(last_error())
+        self._handle = handle
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._paths = (talker, codec)
+        self.facts = self._read_facts()
+        self.backend_name = ffi.string(lib.qt_backend_name(handle)).decode("utf-8", "replace")
+
+    def _read_facts(self) -> Facts:
+        facts = ffi.new("struct qt_facts *")
+        _check(lib.qt_facts_get(self._handle, facts, ffi.sizeof("struct qt_facts")))
+        return Facts(*(getattr(facts, field) for field in Facts.__dataclass_fields__))
+
+    def file(self, kind: int) -> ModelFile:
+        """The loaded talker (TALKER) or codec (CODEC) file."""
+        handle = lib.qt_context_file(self._handle, kind)
+        if handle == ffi.NULL:
+            raise ModelFileError(f"no {'talker' if kind == TALKER else 'codec'} file is loaded")
+        return ModelFile(handle, os.fspath(self._paths[kind]), self)
+
+    def session(self) -> Session:
+        """A new session over these weights."""
+        session = Session(self)
+        self._sessions.add(session)
+        return session
+
+    @property
+    def is_closed(self) -> bool:
+        """The weights are gone."""
+        return self._handle is None
+
+    def close(self) -> None:
+        """Free the sessions, then the weights; closing twice is legal."""
+        if self._handle is not None:
+            for session in list(self._sessions):
+                session.close()
+            lib.qt_free(self._handle)
+            self._handle = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+
+class Session:
+    """State of one utterance: talker cache, predictor cache, cancel flag."""
+
+    def __init__(self, engine: Engine) -> None:
+        out = ffi.new("struct qt_session **")
+        _check(lib.qt_session_new(engine._handle, out))
+        self._handle = out[0]
+        self._engine = engine
+        self._tap: Any = None
+        facts = engine.facts
+        self.facts = facts
+        self._codes = np.zeros(max(facts.n_code_groups, 1), np.int32)
+        self._codes_view = _ints(self._codes)
+        self._views: dict[int, tuple[np.ndarray, Any]] = {}
+
+    def _view(self, array: np.ndarray) -> Any:
+        """The C view of a float32 array that is passed again and again; made once."""
+        entry = self._views.get(id(array))
+        if entry is None or entry[0] is not array:
+            if len(self._views) >= 16:  # overlay rows of a prompt come and go, the hot arrays return at once
+                self._views.clear()
+            entry = self._views[id(array)] = (array, _floats(array))
+        return entry[1]
+
+    def reset(self) -> None:
+        """Forget the utterance and a pending cancel."""
+        _check(lib.qt_session_reset(self._handle))
+
+    def cancel(self) -> None:
+        """From any thread: the running call, or else the next one, raises Cancelled soon."""
+        if self._handle is not None:
+            lib.qt_session_cancel(self._handle)
+
+    def set_tap(self, tap: Tap | None) -> None:
+        """Call `tap(name, values)` with every named stage of the following calls; None ends it."""
+        if tap is None:
+            _check(lib.qt_session_set_tap(self._handle, ffi.NULL, ffi.NULL))
+            self._tap = None
+            return
+
+        def forward(name: Any, data: Any, ne: Any, _user_data: Any) -> None:
+            shape = [ne[3], ne[2], ne[1], ne[0]]
+            while len(shape) > 1 and shape[0] == 1:
+                del shape[0]
+            count = int(np.prod(shape))
+            values = np.frombuffer(ffi.buffer(data, count * 4), np.float32).reshape(shape).copy()
+            tap(ffi.string(name).decode("utf-8", "replace"), values)
+
+        callback = ffi.callback("qt_tap_cb", forward)
+        _check(lib.qt_session_set_tap(self._handle, callback, ffi.NULL))
+        self._tap = callback
+
+    def text_embed(self, ids: np.ndarray) -> np.ndarray:
+        """Rows float32 [n, D]: the text projection of the text embedding of ids [n]."""
+        ids = np.ascontiguousarray(ids, np.int32)
+        rows = np.empty((ids.size, self.facts.hidden_size), np.float32)
+        _check(lib.qt_text_embed(self._handle, _ints(ids), ids.size, _floats(rows)))
+        return rows
+
+    def code_embed(self, codebook: int, codes: np.ndarray) -> np.ndarray:
+        """Rows float32 [n, D] of a codebook's embedding table (0: the talker's, special ids too)."""
+        codes = np.ascontiguousarray(codes, np.int32)
+        rows = np.empty((codes.size, self.facts.hidden_size), np.float32)
+        _check(lib.qt_code_embed(self._handle, codebook, _ints(codes), codes.size, _floats(rows)))
+        return rows
+
+    def prefill(self, rows: np.ndarray, logits: np.ndarray) -> None:
+        """Append rows [n, D]; logits [codec vocabulary] of codebook 0 after the last row."""
+        rows = np.ascontiguousarray(rows, np.float32)
+        _check(lib.qt_talker_prefill(self._handle, _floats(rows), rows.shape[0], self._view(logits)))
+
+    def step(self, codes: np.ndarray, overlay: np.ndarray, logits: np.ndarray) -> None:
+        """Append one row: the embeddings of codes [G] summed, plus overlay [D]; logits as in prefill."""
+        self._codes[:] = codes
+        _check(lib.qt_talker_step(self._handle, self._codes_view, self._view(overlay), self._view(logits)))
+
+    def predictor_begin(self, code0: int, logits: np.ndarray) -> None:
+        """Start a frame with codebook 0's code; logits [code vocabulary] of codebook 1."""
+        _check(lib.qt_predictor_begin(self._handle, code0, self._view(logits)))
+
+    def predictor_step(self, code: int, logits: np.ndarray) -> None:
+        """Give the code drawn from the last logits; logits of the next codebook."""
+        _check(lib.qt_predictor_step(self._handle, code, self._view(logits)))
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Samples float32 [frames * hop] in [-1, 1] of codes int32 [frames, G], in one pass."""
+        planes = np.ascontiguousarray(np.asarray(codes, np.int32).T)  # [G, frames]
+        audio = ffi.new("struct qt_audio *")
+        _check(lib.qt_codec_decode(self._handle, _ints(planes), planes.shape[1], audio))
+        try:
+            return np.frombuffer(ffi.buffer(audio.samples, audio.n_samples * 4), np.float32).copy()
+        finally:
+            lib.qt_audio_free(audio)
+
+    def close(self) -> None:
+        """Free the caches; closing twice is legal."""
+        if self._handle is not None:
+            lib.qt_session_free(self._handle)
+            self._handle = None
+            self._tap = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None and self._engine._handle is not None:
+            self.close()

@@ -1,0 +1,141 @@
+"""From logits to one token: the chain of the official generate(), in float32, with one given uniform a token.
+
+logits [V] -> repetition penalty -> minimum length -> suppression           (codebook 0, also when greedy)
+           -> temperature -> top-k -> top-p -> exp(s - max) -> first index whose cumulative weight reaches u * total
+Upstream counterpart: transformers 4.57 logits processors in the order of GenerationMixin._get_logits_processor.
+The end token passes through top-k and top-p like any other token.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import GenerateError, ParameterError
+
+MIN_NEW_TOKENS = 2  # the end token is forbidden for the first two tokens
+RESERVED = 1024  # the last 1024 ids of codebook 0 are special and never drawn, but for the end token
+NEG_INF = np.float32(-np.inf)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one stack draws; greedy ignores temperature, top_k and top_p."""
+
+    greedy: bool = False
+    temperature: float = 0.9
+    top_k: int = 50
+    top_p: float = 1.0
+
+    def check(self, prefix: str = "") -> None:
+        """Raise ParameterError for the first value out of range."""
+        if not (math.isfinite(self.temperature) and (self.temperature > 0 or self.greedy)):
+            raise ParameterError(f"{prefix}temperature is {self.temperature}, valid are finite numbers above 0 (0 means greedy)")
+        if self.top_k < 0:
+            raise ParameterError(f"{prefix}top_k is {self.top_k}, valid are 0 (off) and above")
+        if not 0 < self.top_p <= 1:
+            raise ParameterError(f"{prefix}top_p is {self.top_p}, valid are above 0 and up to 1 (off)")
+
+
+def warp(scores: np.ndarray, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+    """Indices (ascending) and float32 scores of the tokens that temperature, top-k and top-p leave."""
+    scores = scores if settings.temperature == 1 else scores / np.float32(settings.temperature)
+    n = scores.size
+    if 0 < settings.top_k < n:
+        kth = np.partition(scores, n - settings.top_k)[n - settings.top_k]
+        kept = np.flatnonzero(scores >= kth)  # ties at the k-th value stay
+    else:
+        kept = np.arange(n)
+    scores = scores[kept]
+    if settings.top_p < 1:
+        order = np.argsort(scores, kind="stable")
+        weights = np.exp(scores[order] - scores[order[-1]])
+        weights /= weights.sum(dtype=np.float32)
+        mass = np.cumsum(weights, dtype=np.float64).astype(np.float32)
+        removed = mass <= np.float32(1 - settings.top_p)
+        removed[-1] = False
+        stay = np.ones(scores.size, bool)
+        stay[order[removed]] = False
+        kept, scores = kept[stay], scores[stay]
+    return kept, scores
+
+
+def distribution(scores: np.ndarray, settings: Settings) -> np.ndarray:
+    """Probabilities float32 [V] that draw() follows; 0 for filtered tokens."""
+    probabilities = np.zeros(scores.size, np.float32)
+    kept, scores = warp(scores, settings)
+    weights = np.exp(scores - scores.max())
+    probabilities[kept] = weights / weights.sum(dtype=np.float32)
+    return probabilities
+
+
+def draw(scores: np.ndarray, settings: Settings, uniform: np.float32) -> int:
+    """The token for one uniform number; the first of the highest scores when greedy."""
+    if settings.greedy:
+        token = int(scores.argmax())
+        if not math.isfinite(scores[token]):
+            raise GenerateError(f"the logits are not numbers (score {scores[token]} at token {token}): the model file is damaged")
+        return token
+    kept, scores = warp(scores, settings)
+    high = scores.max() if kept.size else np.float32(np.nan)
+    if not math.isfinite(high):
+        raise GenerateError("the logits are not numbers: the model file is damaged")
+    cumulative = np.cumsum(np.exp(scores - high))  # float32, in index order
+    return int(kept[cumulative.searchsorted(uniform * cumulative[-1])])
+
+
+class Codebook0:
+    """The processors of codebook 0, with the memory they need: which tokens were drawn, and how many."""
+
+    def __init__(self, n_vocab: int, eos: int, *, penalty: float = 1.0, min_new_tokens: int = MIN_NEW_TOKENS) -> None:
+        if not (math.isfinite(penalty) and penalty > 0):
+            raise ParameterError(f"repetition_penalty is {penalty}, valid are finite numbers above 0 (1 is off)")
+        self.penalty = np.float32(penalty)
+        self.eos, self.min_new_tokens = eos, min_new_tokens
+        self._first_reserved = max(n_vocab - RESERVED, 0)
+        self._drawn = np.zeros(n_vocab, bool)
+        self._seen = np.empty(0, np.int64)
+        self.n_drawn = 0
+
+    def process(self, logits: np.ndarray) -> np.ndarray:
+        """Scores [V] after penalty, minimum length and suppression; logits stay as they are."""
+        scores = logits.copy()
+        if self._seen.size and self.penalty != 1:
+            old = scores[self._seen]
+            scores[self._seen] = np.where(old < 0, old * self.penalty, old / self.penalty)
+        end = scores[self.eos] if self.n_drawn >= self.min_new_tokens else NEG_INF
+        scores[self._first_reserved :] = NEG_INF
+        scores[self.eos] = end
+        return scores
+
+    def accept(self, token: int) -> None:
+        """Remember a drawn token."""
+        self.n_drawn += 1
+        if not self._drawn[token]:
+            self._drawn[token] = True
+            self._seen = np.flatnonzero(self._drawn)
+
+
+class RepetitionGuard:
+    """Notices that codebook 0 only repeats itself: the last `window` tokens are a cycle of at most MAX_PERIOD tokens."""
+
+    WINDOW_S = 4.0  # the longest pause that speech may hold
+    MAX_PERIOD = 4
+
+    def __init__(self, frame_hz: float) -> None:
+        self.window_frames = math.ceil(self.WINDOW_S * frame_hz)
+        self._runs = [0] * (self.MAX_PERIOD + 1)  # frames for which token[i] == token[i - period] has held
+        self._last: list[int] = []
+
+    def repeats(self, token: int) -> bool:
+        """Take the next token; true when the window is full of repetition."""
+        last, stuck = self._last, False
+        for period in range(1, len(last) + 1):
+            self._runs[period] = self._runs[period] + 1 if last[-period] == token else 0
+            stuck = stuck or self._runs[period] + period >= self.window_frames
+        last.append(token)
+        if len(last) > self.MAX_PERIOD:
+            del last[0]
+        return stuck
