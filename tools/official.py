@@ -32,7 +32,8 @@ class Trace:
     """What one generation computed; arrays are float32 [rows, width]."""
 
     prompt: np.ndarray | None = None  # rows given to the talker
-    overlay: np.ndarray | None = None  # the rows added to later steps, the last one repeats
+    overlay: np.ndarray | None = None  # the rows added to later steps
+    pad: np.ndarray | None = None  # the row added when they have run out
     codes: np.ndarray | None = None  # int32 [frames, groups]
     steps: list[dict[str, np.ndarray]] = field(default_factory=list)  # prefill, then one a frame
     frames: list[dict[str, np.ndarray]] = field(default_factory=list)  # predictor logits of each frame
@@ -131,6 +132,7 @@ def _capture(talker: Any, trace: Trace) -> Iterator[None]:
         if kwargs.get("inputs_embeds") is not None and kwargs["inputs_embeds"].shape[1] > 1:
             trace.prompt = rows(kwargs["inputs_embeds"])
             trace.overlay = rows(kwargs["trailing_text_hidden"])
+            trace.pad = rows(kwargs["tts_pad_embed"])
 
     def after_predictor(_module: Any, _inputs: Any, output: Any) -> None:
         group = output.generation_steps
