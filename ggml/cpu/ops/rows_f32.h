@@ -1,0 +1,72 @@
+/* rows_f32.h - stored weights to F32: n consecutive elements of a row, whole blocks for quantized types.
+ * The many-column products, the convolutions and the outer product all compute in F32; this is where F16, BF16 and blocks become that. */
+#pragma once
+
+#include "../../core/half.h"
+#include "../../core/quants.h"
+#include "../vec.h"
+
+static inline void rows_f32_half(bool bf16, const uint16_t * src, float * dst, int64_t n) {
+    int64_t i = 0;
+    for (; i + VF_N <= n; i += VF_N) {
+        vf_store(dst + i, bf16 ? vf_load_bf16(src + i) : vf_load_f16(src + i));
+    }
+    for (; i < n; i++) {
+        dst[i] = bf16 ? half_bf16_to_f32(src[i]) : half_f16_to_f32(src[i]);
+    }
+}
+
+/* The compiler vectorises these loops for the tier; the core's own conversion is built for any processor and takes three times as long. */
+static inline void rows_f32_q8_0(const struct block_q8_0 * src, float * dst, int64_t n) {
+    for (int64_t b = 0; b < n / QK8_0; b++) {
+        float d = half_f16_to_f32(src[b].d);
+        for (int j = 0; j < QK8_0; j++) {
+            dst[b * QK8_0 + j] = d * (float) src[b].qs[j];
+        }
+    }
+}
+
+static inline void rows_f32_q4_K(const struct block_q4_K * src, float * dst, int64_t n) {
+    for (int64_t b = 0; b < n / QK_K; b++) {
+        float d = half_f16_to_f32(src[b].d), dmin = half_f16_to_f32(src[b].dmin);
+        for (int s = 0; s < 8; s++) {
+            float scale = d * (float) k_scale(src[b].scales, s), min = dmin * (float) k_min(src[b].scales, s);
+            const uint8_t * qs = src[b].qs + 32 * (s / 2);
+            float * y = dst + b * QK_K + 32 * s;
+            int shift = 4 * (s & 1);
+            for (int j = 0; j < 32; j++) {
+                y[j] = scale * (float) (qs[j] >> shift & 15) - min;
+            }
+        }
+    }
+}
+
+static inline void rows_f32_q6_K(const struct block_q6_K * src, float * dst, int64_t n) {
+    for (int64_t b = 0; b < n / QK_K; b++) {
+        float d = half_f16_to_f32(src[b].d);
+        for (int g = 0; g < 8; g++) { /* groups of 32: four in each half */
+            const uint8_t * ql = src[b].ql + 64 * (g / 4) + 32 * (g % 2);
+            const uint8_t * qh = src[b].qh + 32 * (g / 4);
+            float * y = dst + b * QK_K + 32 * g;
+            int low = g % 4 < 2 ? 0 : 4, high = 2 * (g % 4);
+            for (int half = 0; half < 2; half++) {
+                float scale = d * (float) src[b].scales[2 * g + half];
+                for (int j = 16 * half; j < 16 * half + 16; j++) {
+                    y[j] = scale * (float) ((ql[j] >> low & 15) + ((qh[j] >> high & 3) << 4) - 32);
+                }
+            }
+        }
+    }
+}
+
+static inline void rows_f32(enum ggml_type type, const void * src, float * dst, int64_t n) {
+    switch (type) {
+        case GGML_TYPE_F32: memcpy(dst, src, (size_t) n * sizeof(float)); break;
+        case GGML_TYPE_F16: rows_f32_half(false, src, dst, n); break;
+        case GGML_TYPE_BF16: rows_f32_half(true, src, dst, n); break;
+        case GGML_TYPE_Q8_0: rows_f32_q8_0(src, dst, n); break;
+        case GGML_TYPE_Q4_K: rows_f32_q4_K(src, dst, n); break;
+        case GGML_TYPE_Q6_K: rows_f32_q6_K(src, dst, n); break;
+        default: ggml_get_type_traits(type)->to_float(src, dst, n); break;
+    }
+}
