@@ -48,33 +48,32 @@ static inline vf vf_reduce_pi(vf x, vf * n) {
 
 #define VF_SIN_LIMIT 12867.0f /* n < 4096 */
 
-static inline vf vf_sin_lanes(vf x) {
-    float t[VF_N];
-    vf_store(t, x);
+/* s with sinf(x) in the lanes where |x| is over the limit, and only there: a lane's result never depends on its neighbours. */
+static inline vf vf_sin_large(vf x, vf s) {
+    float xs[VF_N], ss[VF_N];
+    vf_store(xs, x);
+    vf_store(ss, s);
     for (int i = 0; i < VF_N; i++) {
-        t[i] = sinf(t[i]);
+        if (fabsf(xs[i]) > VF_SIN_LIMIT) {
+            ss[i] = sinf(xs[i]);
+        }
     }
-    return vf_load(t);
+    return vf_load(ss);
 }
 
 static inline vf vf_sin(vf x) {
-    if (vm_any(vf_gt(vf_abs(x), vf_set1(VF_SIN_LIMIT)))) {
-        return vf_sin_lanes(x);
-    }
     vf n;
     vf s = vf_sin_reduced(vf_reduce_pi(x, &n));
     vf odd = vf_sub(n, vf_mul(vf_set1(2.0f), vf_round(vf_mul(n, vf_set1(0.5f))))); /* -1, 0 or 1 */
-    return vf_mul(s, vf_fma(vf_mul(odd, odd), vf_set1(-2.0f), vf_set1(1.0f)));
+    s = vf_mul(s, vf_fma(vf_mul(odd, odd), vf_set1(-2.0f), vf_set1(1.0f)));
+    return vm_any(vf_gt(vf_abs(x), vf_set1(VF_SIN_LIMIT))) ? vf_sin_large(x, s) : s;
 }
 
 /* sin^2 needs no sign. */
 static inline vf vf_sin_sq(vf x) {
-    vf n, s;
-    if (vm_any(vf_gt(vf_abs(x), vf_set1(VF_SIN_LIMIT)))) {
-        s = vf_sin_lanes(x);
-    } else {
-        s = vf_sin_reduced(vf_reduce_pi(x, &n));
-    }
+    vf n;
+    vf s = vf_sin_reduced(vf_reduce_pi(x, &n));
+    s = vm_any(vf_gt(vf_abs(x), vf_set1(VF_SIN_LIMIT))) ? vf_sin_large(x, s) : s;
     return vf_mul(s, s);
 }
 

@@ -1,0 +1,39 @@
+/* table.c - the kernel table of one tier: which function computes an op, and which says how much scratch it needs.
+ * Compiled once a tier. An op's function is cpu_op_<op in lower case>, its scratch function cpu_scratch_<the same>. */
+#include "kernels.h"
+
+#define DECLARE_OP(op) void KERNEL(cpu_op_##op)(const struct cpu_task * task, struct ggml_tensor * dst);
+#define DECLARE_SCRATCH(op) size_t KERNEL(cpu_scratch_##op)(const struct ggml_tensor * dst, int nth);
+
+/* X(id, op) */
+#define OPS(X) \
+    X(CPY, cpy) X(CONT, cont) X(REPEAT, repeat) X(CONCAT, concat) X(PAD, pad) X(ADD, add) X(SUB, sub) X(MUL, mul) X(DIV, div) X(GLU, glu) \
+    X(SCALE, scale) X(CLAMP, clamp) X(UNARY, unary) X(SNAKE, snake) X(NORM, norm) X(RMS_NORM, rms_norm) X(GET_ROWS, get_rows) \
+    X(SET_ROWS, set_rows) X(MUL_MAT, mul_mat) X(OUT_PROD, out_prod) X(ROPE, rope) X(SOFT_MAX, soft_max) X(FLASH_ATTN_EXT, flash_attn_ext) \
+    X(CONV_1D, conv_1d) X(CONV_1D_DW, conv_1d_dw) X(COL2IM_1D, col2im_1d)
+#define OPS_WITH_SCRATCH(X) X(MUL_MAT, mul_mat) X(OUT_PROD, out_prod) X(CONV_1D, conv_1d) X(FLASH_ATTN_EXT, flash_attn_ext)
+
+#define X(id, op) DECLARE_OP(op)
+OPS(X)
+#undef X
+#define X(id, op) DECLARE_SCRATCH(op)
+OPS_WITH_SCRATCH(X)
+#undef X
+
+#define TEXT2(x) #x
+#define TEXT(x) TEXT2(x)
+
+extern const struct cpu_kernels KERNEL(cpu_kernels);
+const struct cpu_kernels KERNEL(cpu_kernels) = {
+    .name = TEXT(QT_TIER),
+    .ops = {
+#define X(id, op) [GGML_OP_##id] = KERNEL(cpu_op_##op),
+        OPS(X)
+#undef X
+    },
+    .scratch = {
+#define X(id, op) [GGML_OP_##id] = KERNEL(cpu_scratch_##op),
+        OPS_WITH_SCRATCH(X)
+#undef X
+    },
+};

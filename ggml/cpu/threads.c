@@ -1,0 +1,207 @@
+/* threads.c - pool and barrier over pthreads and C11 atomics.
+ * Everything rests on one primitive, the gate: a counter that one thread advances and others wait to see change. A waiter spins first; one that
+ * goes to sleep counts itself in sleepers before it looks at the counter for the last time, and the opener advances the counter before it looks at
+ * sleepers. Both in sequentially consistent order, so at least one of them sees the other and no wake-up is lost; nobody sleeping costs no lock. */
+#include "threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../include/ggml-cpu.h"
+#include "kernels.h"
+
+#define SPIN_NS 40000 /* longer than the wait at a barrier of a balanced node, shorter than a wake-up is worth */
+
+struct gate {
+    _Alignas(64) atomic_uint value;
+    atomic_int sleepers;
+    pthread_mutex_t mutex;
+    pthread_cond_t opened;
+};
+
+struct cpu_pool {
+    struct gate start;            /* advanced once a run */
+    struct gate barrier;          /* advanced by the last to arrive */
+    _Alignas(64) atomic_int arrived;
+    int nth;
+    int n_workers;                /* threads that really run, nth - 1 once the pool is made */
+    long spin_ns;
+    bool stop;                    /* written before start is advanced, like fn and arg */
+    cpu_pool_fn fn;
+    void * arg;
+    struct worker {
+        struct cpu_pool * pool;
+        int ith;
+        pthread_t thread;
+    } workers[];
+};
+
+static bool gate_init(struct gate * gate) {
+    atomic_init(&gate->value, 0);
+    atomic_init(&gate->sleepers, 0);
+    if (pthread_mutex_init(&gate->mutex, NULL) != 0) {
+        return false;
+    }
+    if (pthread_cond_init(&gate->opened, NULL) != 0) {
+        pthread_mutex_destroy(&gate->mutex);
+        return false;
+    }
+    return true;
+}
+
+static void gate_destroy(struct gate * gate) {
+    pthread_cond_destroy(&gate->opened);
+    pthread_mutex_destroy(&gate->mutex);
+}
+
+static void gate_advance(struct gate * gate) {
+    atomic_fetch_add(&gate->value, 1);
+    if (atomic_load(&gate->sleepers) > 0) {
+        pthread_mutex_lock(&gate->mutex);
+        pthread_cond_broadcast(&gate->opened);
+        pthread_mutex_unlock(&gate->mutex);
+    }
+}
+
+static inline void spin_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* yield does nothing on most cores; isb waits about as long as pause */
+#endif
+}
+
+static long now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (long) (t.tv_sec % 1000000) * 1000000000L + t.tv_nsec;
+}
+
+static void gate_wait(struct gate * gate, unsigned seen, long spin_ns) {
+    if (spin_ns > 0) {
+        long end = 0;
+        for (int i = 0;; i++) {
+            if (atomic_load_explicit(&gate->value, memory_order_acquire) != seen) {
+                return;
+            }
+            spin_pause();
+            if (i % 64 == 63) { /* reading the clock costs about one pause */
+                long t = now_ns();
+                if (end == 0) {
+                    end = t + spin_ns;
+                } else if (t >= end) {
+                    break;
+                }
+            }
+        }
+    }
+    pthread_mutex_lock(&gate->mutex);
+    atomic_fetch_add(&gate->sleepers, 1);
+    while (atomic_load(&gate->value) == seen) {
+        pthread_cond_wait(&gate->opened, &gate->mutex);
+    }
+    atomic_fetch_sub(&gate->sleepers, 1);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+void cpu_pool_barrier(struct cpu_pool * pool) {
+    if (pool->nth == 1) {
+        return;
+    }
+    unsigned seen = atomic_load_explicit(&pool->barrier.value, memory_order_relaxed);
+    if (atomic_fetch_add(&pool->arrived, 1) == pool->nth - 1) {
+        atomic_store_explicit(&pool->arrived, 0, memory_order_relaxed);
+        gate_advance(&pool->barrier);
+    } else {
+        gate_wait(&pool->barrier, seen, pool->spin_ns);
+    }
+}
+
+void cpu_barrier(const struct cpu_task * task) {
+    if (task->nth > 1) {
+        cpu_pool_barrier(task->pool);
+    }
+}
+
+static void * worker_main(void * p) {
+    struct worker * worker = p;
+    struct cpu_pool * pool = worker->pool;
+    for (unsigned seen = 0;; seen++) {
+        gate_wait(&pool->start, seen, pool->spin_ns);
+        if (pool->stop) {
+            return NULL;
+        }
+        pool->fn(pool, worker->ith, pool->nth, pool->arg);
+        cpu_pool_barrier(pool);
+    }
+}
+
+void cpu_pool_run(struct cpu_pool * pool, cpu_pool_fn fn, void * arg) {
+    pool->fn = fn;
+    pool->arg = arg;
+    if (pool->nth > 1) {
+        gate_advance(&pool->start);
+    }
+    fn(pool, 0, pool->nth, arg);
+    cpu_pool_barrier(pool);
+}
+
+struct cpu_pool * cpu_pool_new(int n_threads) {
+    size_t size = sizeof(struct cpu_pool) + (size_t) (n_threads - 1) * sizeof(struct worker);
+    struct cpu_pool * pool = aligned_alloc(64, GGML_PAD(size, 64));
+    if (!pool) {
+        return NULL;
+    }
+    memset(pool, 0, size);
+    pool->nth = n_threads;
+    pool->spin_ns = n_threads <= ggml_cpu_default_n_threads() ? SPIN_NS : 0; /* with more threads than cores the awaited one needs ours */
+    atomic_init(&pool->arrived, 0);
+    if (!gate_init(&pool->start)) {
+        free(pool);
+        return NULL;
+    }
+    if (!gate_init(&pool->barrier)) {
+        gate_destroy(&pool->start);
+        free(pool);
+        return NULL;
+    }
+    /* Signals stay with the program's own threads: an interrupt must reach the one that can act on it. */
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    bool ok = true;
+    while (ok && pool->n_workers < n_threads - 1) {
+        struct worker * worker = &pool->workers[pool->n_workers];
+        worker->pool = pool;
+        worker->ith = pool->n_workers + 1;
+        ok = pthread_create(&worker->thread, NULL, worker_main, worker) == 0;
+        pool->n_workers += ok;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!ok) {
+        cpu_pool_free(pool);
+        return NULL;
+    }
+    return pool;
+}
+
+void cpu_pool_free(struct cpu_pool * pool) {
+    if (!pool) {
+        return;
+    }
+    pool->stop = true;
+    gate_advance(&pool->start);
+    for (int i = 0; i < pool->n_workers; i++) {
+        pthread_join(pool->workers[i].thread, NULL);
+    }
+    gate_destroy(&pool->barrier);
+    gate_destroy(&pool->start);
+    free(pool);
+}
+
+int cpu_pool_n_threads(const struct cpu_pool * pool) { return pool->nth; }

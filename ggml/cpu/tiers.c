@@ -1,0 +1,89 @@
+/* tiers.c - detects instruction sets once and picks a kernel table; QWENTTS_CPU_TIER overrides.
+ * A tier is usable when it was compiled in, the processor has its instructions, and the operating system saves its registers (XCR0). */
+#include "tiers.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../include/ggml-cpu.h"
+
+#if defined(__x86_64__)
+#  include <cpuid.h>
+
+enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6 }; /* SSE and AVX state; those, mask registers and both upper halves */
+
+static unsigned xcr0(void) {
+    unsigned lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return lo;
+}
+
+static void detect_x86(int * avx2, int * avx512) {
+    unsigned a, b, c, d, b7 = 0, c7 = 0;
+    *avx2 = *avx512 = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) {
+        return;
+    }
+    unsigned c1 = c, state = xcr0();
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        b7 = b;
+        c7 = c;
+    }
+    unsigned need1 = bit_AVX | bit_FMA | bit_F16C;
+    unsigned need512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    *avx2 = (state & XCR0_AVX) == XCR0_AVX && (c1 & need1) == need1 && (b7 & bit_AVX2) && (b7 & bit_BMI2);
+    *avx512 = *avx2 && (state & XCR0_AVX512) == XCR0_AVX512 && (b7 & need512) == need512 && (c7 & bit_AVX512VNNI);
+}
+#endif
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const struct cpu_kernels * tiers[4]; /* worst first */
+static int n_tiers;
+static char names[64];
+
+static void detect(void) {
+    tiers[n_tiers++] = &cpu_kernels_scalar;
+#if defined(__x86_64__)
+    int avx2, avx512;
+    detect_x86(&avx2, &avx512);
+#  if defined(GGML_HAS_TIER_AVX2)
+    if (avx2) {
+        tiers[n_tiers++] = &cpu_kernels_avx2;
+    }
+#  endif
+#  if defined(GGML_HAS_TIER_AVX512)
+    if (avx512) {
+        tiers[n_tiers++] = &cpu_kernels_avx512;
+    }
+#  endif
+#endif
+#if defined(GGML_HAS_TIER_NEON)
+    tiers[n_tiers++] = &cpu_kernels_neon; /* every 64-bit Arm has it */
+#endif
+    for (int i = 0; i < n_tiers; i++) {
+        size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", i ? " " : "", tiers[i]->name);
+    }
+}
+
+const char * ggml_cpu_tiers_available(void) {
+    pthread_once(&once, detect);
+    return names;
+}
+
+const struct cpu_kernels * cpu_tier_choose(void) {
+    pthread_once(&once, detect);
+    const char * want = getenv("QWENTTS_CPU_TIER");
+    if (!want || !*want) {
+        return tiers[n_tiers - 1];
+    }
+    for (int i = 0; i < n_tiers; i++) {
+        if (strcmp(want, tiers[i]->name) == 0) {
+            return tiers[i];
+        }
+    }
+    ggml_log_internal(GGML_LOG_LEVEL_ERROR, "QWENTTS_CPU_TIER is '%s': this machine has %s", want, names);
+    return NULL;
+}
