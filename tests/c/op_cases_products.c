@@ -1,0 +1,205 @@
+/* op_cases_products.c - cases of products, attention and convolutions, and the model's real shapes that perf times. */
+#include "op_test.h"
+
+#include <string.h>
+
+#define N_OF(x) ((int) (sizeof(x) / sizeof(x)[0]))
+
+/* a [K, M, ..], b [K, N, ..] */
+struct ggml_tensor * build_mul_mat(struct op_build * b) {
+    struct ggml_tensor * a = op_in(b, b->c->type, b->c->a, b->c->la, FILL_UNIFORM);
+    return ggml_mul_mat(b->ctx, a, op_in(b, GGML_TYPE_F32, b->c->b, b->c->lb, b->c->fill));
+}
+
+static struct ggml_tensor * build_out_prod(struct op_build * b) {
+    struct ggml_tensor * a = op_in(b, b->c->type, b->c->a, b->c->la, FILL_UNIFORM);
+    return ggml_out_prod(b->ctx, a, op_in(b, GGML_TYPE_F32, b->c->b, b->c->lb, FILL_UNIFORM));
+}
+
+/* c->a: q [hd, T, H]; c->b: k and v [hd, n_kv, H_kv]; c->c: mask [n_kv, >= T] of type p[0] - 1, p[0] = 0: none */
+struct ggml_tensor * build_flash_attn(struct op_build * b) {
+    const struct op_case * c = b->c;
+    struct ggml_tensor * q = op_in(b, GGML_TYPE_F32, c->a, c->la, FILL_UNIFORM);
+    struct ggml_tensor * k = op_in(b, c->type, c->b, c->lb, FILL_UNIFORM);
+    struct ggml_tensor * v = op_in(b, c->type, c->b, c->lb, FILL_UNIFORM);
+    struct ggml_tensor * mask = c->p[0] ? op_in(b, (enum ggml_type) (c->p[0] - 1), c->c, LAYOUT_PACKED, FILL_MASK) : NULL;
+    return ggml_flash_attn_ext(b->ctx, q, k, v, mask, c->f[0], 0.0f, 0.0f);
+}
+
+/* c->a: kernel [K, IC, OC]; c->b: data [T, IC]; p: stride, padding, dilation */
+struct ggml_tensor * build_conv_1d(struct op_build * b) {
+    struct ggml_tensor * w = op_in(b, b->c->type, b->c->a, b->c->la, FILL_UNIFORM);
+    return ggml_conv_1d(b->ctx, w, op_in(b, GGML_TYPE_F32, b->c->b, b->c->lb, FILL_UNIFORM), b->c->p[0], b->c->p[1], b->c->p[2]);
+}
+
+struct ggml_tensor * build_conv_1d_dw(struct op_build * b) {
+    struct ggml_tensor * w = op_in(b, b->c->type, b->c->a, b->c->la, FILL_UNIFORM);
+    return ggml_conv_1d_dw(b->ctx, w, op_in(b, GGML_TYPE_F32, b->c->b, b->c->lb, FILL_UNIFORM), b->c->p[0], b->c->p[1], b->c->p[2]);
+}
+
+/* c->a: columns [K*OC, T]; p: stride, channels, crop */
+struct ggml_tensor * build_col2im_1d(struct op_build * b) {
+    struct ggml_tensor * cols = op_in(b, b->c->type, b->c->a, b->c->la, FILL_UNIFORM);
+    return ggml_col2im_1d(b->ctx, cols, b->c->p[0], b->c->p[1], b->c->p[2]);
+}
+
+static const enum ggml_type WEIGHTS[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
+                                          GGML_TYPE_Q5_1, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K };
+
+/* k_blocks: K in blocks of the type, and for float types k itself */
+static void cases_mul_mat(struct op_list * l) {
+    static const struct { int k_blocks, k; int64_t m, n; enum op_layout la, lb; int a2, b2, b3; } rows[] = {
+        { 1, 64, 16, 1, 0, 0, 1, 1, 1 },  { 2, 37, 5, 1, 0, 0, 1, 1, 1 },  { 1, 1, 1, 1, 0, 0, 1, 1, 1 },  { 3, 129, 37, 2, 0, 0, 1, 1, 1 },
+        { 2, 75, 7, 3, 0, 0, 1, 1, 1 },   { 1, 32, 16, 4, 0, 0, 1, 1, 1 }, { 2, 48, 9, 5, 0, 0, 1, 1, 1 }, { 3, 65, 11, 8, 0, 0, 1, 1, 1 },
+        { 2, 37, 67, 37, 0, 0, 1, 1, 1 }, { 1, 37, 5, 3, 0, 0, 2, 4, 3 },  { 2, 33, 6, 5, LAYOUT_STRIDED, LAYOUT_STRIDED, 2, 2, 1 },
+        { 2, 65, 5, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 3, 6, 1 },
+    };
+    for (int t = 0; t < N_OF(WEIGHTS); t++) {
+        int64_t block = ggml_blck_size(WEIGHTS[t]);
+        for (int s = 0; s < N_OF(rows); s++) {
+            /* blocks: every shape with activations that int8 holds, and with ones it does not */
+            for (int whole = 0; whole < (block > 1 ? 2 : 1); whole++) {
+                int64_t k = block > 1 ? block * rows[s].k_blocks : rows[s].k;
+                struct op_case * c = op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { k, rows[s].m, rows[s].a2, 1 },
+                                          (const int64_t[4]) { k, rows[s].n, rows[s].b2, rows[s].b3 });
+                c->type = WEIGHTS[t];
+                c->la = rows[s].la;
+                c->lb = rows[s].lb;
+                c->fill = whole ? FILL_WHOLE : FILL_UNIFORM;
+                c->key = whole ? "MUL_MAT_WHOLE" : NULL;
+            }
+        }
+    }
+    static const struct { enum ggml_type type; int64_t k, m, n; } real[] = {
+        { GGML_TYPE_Q8_0, 1024, 3072, 1 }, { GGML_TYPE_Q8_0, 3072, 1024, 2 }, { GGML_TYPE_Q4_K, 2048, 1024, 1 }, { GGML_TYPE_F32, 1024, 2048, 1 },
+        { GGML_TYPE_F32, 512, 1024, 80 },  { GGML_TYPE_BF16, 1024, 512, 9 },  { GGML_TYPE_F16, 128, 300, 7 },
+    };
+    for (int s = 0; s < N_OF(real); s++) {
+        op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { real[s].k, real[s].m }, (const int64_t[4]) { real[s].k, real[s].n })->type = real[s].type;
+    }
+}
+
+static void cases_out_prod(struct op_list * l) {
+    static const struct { int64_t m, k, n; enum op_layout la, lb; } rows[] = {
+        { 64, 32, 8, 0, 0 }, { 37, 5, 3, 0, 0 }, { 1, 1, 1, 0, 0 }, { 33, 65, 7, LAYOUT_STRIDED, LAYOUT_STRIDED }, { 512, 256, 37, 0, 0 }, { 16, 1, 1, 0, 0 },
+    };
+    for (int t = 0; t < 3; t++) {
+        for (int s = 0; s < N_OF(rows); s++) {
+            struct op_case * c = op_list_add2(l, GGML_OP_OUT_PROD, build_out_prod, (const int64_t[4]) { rows[s].m, rows[s].k }, (const int64_t[4]) { rows[s].n, rows[s].k });
+            c->type = WEIGHTS[t];
+            c->la = rows[s].la;
+            c->lb = rows[s].lb;
+        }
+    }
+}
+
+static void cases_flash_attn(struct op_list * l) {
+    static const struct { int hd, t, h, n, h_kv, mask, mask_t; enum op_layout la, lb; double reach; } rows[] = {
+        { 64, 1, 4, 32, 2, 0, 0, 0, 0, 1 },          { 128, 1, 16, 37, 8, 0, 0, 0, LAYOUT_STRIDED, 1 },   { 37, 5, 3, 5, 1, 1, 5, 0, 0, 2 },
+        { 1, 1, 1, 1, 1, 0, 0, 0, 0, 1 },            { 32, 7, 6, 65, 2, 2, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 2 }, { 64, 3, 2, 300, 2, 1, 64, LAYOUT_STRIDED, 0, 4 },
+        { 128, 37, 4, 40, 2, 2, 37, LAYOUT_PERMUTED, 0, 1 }, { 64, 72, 2, 144, 2, 1, 72, 0, LAYOUT_PERMUTED, 1 }, { 48, 2, 10, 17, 5, 2, 2, LAYOUT_PERMUTED, LAYOUT_STRIDED, 8 },
+    };
+    for (int t = 0; t < 3; t++) {
+        for (int s = 0; s < N_OF(rows); s++) {
+            struct op_case * c = op_list_add2(l, GGML_OP_FLASH_ATTN_EXT, build_flash_attn, (const int64_t[4]) { rows[s].hd, rows[s].t, rows[s].h },
+                                      (const int64_t[4]) { rows[s].hd, rows[s].n, rows[s].h_kv });
+            c->type = c->type_b = WEIGHTS[t];
+            c->c[0] = rows[s].mask ? rows[s].n : 0;
+            c->c[1] = rows[s].mask_t;
+            c->p[0] = rows[s].mask;
+            c->la = rows[s].la;
+            c->lb = rows[s].lb;
+            c->f[0] = 0.3f;
+            c->hi = rows[s].reach;
+            c->lo = -rows[s].reach;
+        }
+    }
+}
+
+static void cases_conv(struct op_list * l) {
+    static const struct { int k, ic, oc, t, s0, p0, d0; enum op_layout la, lb; } rows[] = {
+        { 3, 16, 16, 64, 1, 0, 1, 0, 0 },  { 7, 5, 3, 37, 1, 3, 1, 0, 0 },  { 1, 1, 1, 1, 1, 0, 1, 0, 0 },  { 1, 37, 5, 11, 1, 0, 1, 0, 0 },
+        { 7, 7, 9, 75, 1, 0, 9, 0, 0 },    { 4, 6, 5, 41, 2, 1, 1, 0, 0 },  { 8, 3, 33, 90, 5, 2, 1, 0, 0 }, { 3, 5, 17, 39, 1, 2, 3, LAYOUT_STRIDED, LAYOUT_STRIDED },
+        { 7, 1, 20, 100, 1, 0, 1, 0, 0 },  { 7, 20, 1, 100, 1, 0, 1, 0, 0 }, { 7, 96, 96, 250, 1, 0, 3, 0, 0 },
+    };
+    for (int t = 0; t < 3; t++) {
+        for (int s = 0; s < N_OF(rows); s++) {
+            for (int depthwise = 0; depthwise < 2; depthwise++) {
+                int64_t channels = rows[s].oc;
+                struct op_case * c = op_list_add2(l, depthwise ? GGML_OP_CONV_1D_DW : GGML_OP_CONV_1D, depthwise ? build_conv_1d_dw : build_conv_1d,
+                                          (const int64_t[4]) { rows[s].k, depthwise ? 1 : rows[s].ic, channels },
+                                          (const int64_t[4]) { rows[s].t, depthwise ? channels : rows[s].ic });
+                c->type = WEIGHTS[t];
+                c->la = rows[s].la;
+                c->lb = rows[s].lb;
+                c->p[0] = rows[s].s0;
+                c->p[1] = rows[s].p0;
+                c->p[2] = rows[s].d0;
+            }
+        }
+    }
+    struct op_case * blocks = op_list_add2(l, GGML_OP_CONV_1D, build_conv_1d, (const int64_t[4]) { 32, 3, 5 }, (const int64_t[4]) { 80, 3 });
+    blocks->type = GGML_TYPE_Q8_0;
+    blocks->p[0] = blocks->p[2] = 1;
+    static const struct { int k, oc, t, s0, p0; enum op_layout la; } cols[] = {
+        { 16, 4, 64, 8, 0, 0 }, { 5, 37, 11, 3, 0, 0 }, { 1, 1, 1, 1, 0, 0 }, { 10, 3, 1, 5, 0, 0 }, { 8, 5, 37, 4, 2, 0 }, { 2, 33, 20, 2, 0, LAYOUT_STRIDED },
+        { 7, 5, 13, 2, 3, 0 },  { 2, 3, 9, 4, 0, 0 },   { 10, 96, 161, 5, 0, 0 },
+    };
+    for (int s = 0; s < N_OF(cols); s++) {
+        struct op_case * c = op_list_add2(l, GGML_OP_COL2IM_1D, build_col2im_1d, (const int64_t[4]) { cols[s].k * cols[s].oc, cols[s].t }, NULL);
+        c->la = cols[s].la;
+        c->p[0] = cols[s].s0;
+        c->p[1] = cols[s].oc;
+        c->p[2] = cols[s].p0;
+    }
+}
+
+void op_cases_products(struct op_list * list) {
+    cases_mul_mat(list);
+    cases_out_prod(list);
+    cases_flash_attn(list);
+    cases_conv(list);
+}
+
+/* Shapes of the published 0.6B and 1.7B talkers, the predictor and the codec decoder. */
+void op_list_fill_perf(struct op_list * l) {
+    static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_F32 };
+    static const struct { int64_t k, m, n; } products[] = { { 1024, 3072, 1 }, { 2048, 6144, 1 }, { 6144, 2048, 1 }, { 1024, 3072, 2 }, { 1024, 3072, 64 } };
+    static const struct { int k, ic, oc, t, d0; } convs[] = { { 7, 768, 768, 1600, 9 }, { 7, 384, 384, 8000, 3 }, { 7, 192, 192, 32000, 1 }, { 7, 96, 96, 96000, 9 },
+                                                              { 1, 96, 96, 96000, 1 },  { 7, 96, 1, 96000, 1 },   { 3, 512, 1024, 50, 1 } };
+    static const struct { int64_t ic, cols, t; } transposed[] = { { 1536, 16 * 768, 200 }, { 192, 6 * 96, 32000 } };
+    for (int t = 0; t < N_OF(types); t++) {
+        for (int s = 0; s < N_OF(products); s++) {
+            struct op_case * c = op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { products[s].k, products[s].m },
+                                      (const int64_t[4]) { products[s].k, products[s].n });
+            c->type = types[t];
+            c->row_step = products[s].n > 8 ? 16 : 1;
+        }
+    }
+    for (int s = 0; s < N_OF(transposed); s++) {
+        struct op_case * c = op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { transposed[s].ic, transposed[s].cols },
+                                  (const int64_t[4]) { transposed[s].ic, transposed[s].t });
+        c->lb = LAYOUT_PACKED;
+        c->row_step = transposed[s].t / 8;
+    }
+    for (int s = 0; s < N_OF(convs); s++) {
+        struct op_case * c = op_list_add2(l, GGML_OP_CONV_1D, build_conv_1d, (const int64_t[4]) { convs[s].k, convs[s].ic, convs[s].oc },
+                                  (const int64_t[4]) { convs[s].t + (convs[s].k - 1) * convs[s].d0, convs[s].ic });
+        c->p[0] = 1;
+        c->p[2] = convs[s].d0;
+        c->row_step = convs[s].oc > 8 ? convs[s].oc / 4 : 1;
+    }
+    struct op_case * c = op_list_add2(l, GGML_OP_CONV_1D_DW, build_conv_1d_dw, (const int64_t[4]) { 7, 1, 1024 }, (const int64_t[4]) { 806, 1024 });
+    c->p[0] = c->p[2] = 1;
+    c = op_list_add2(l, GGML_OP_COL2IM_1D, build_col2im_1d, (const int64_t[4]) { 6 * 96, 32000 }, NULL);
+    c->p[0] = 3;
+    c->p[1] = 96;
+    op_list_add2(l, GGML_OP_SNAKE, build_snake, (const int64_t[4]) { 96000, 96 }, (const int64_t[4]) { 1, 96 });
+    c = op_list_add2(l, GGML_OP_RMS_NORM, build_rms_norm, (const int64_t[4]) { 2048, 64 }, NULL);
+    c->f[0] = 1e-6f;
+    c = op_list_add2(l, GGML_OP_FLASH_ATTN_EXT, build_flash_attn, (const int64_t[4]) { 128, 1, 16 }, (const int64_t[4]) { 128, 1024, 8 });
+    c->f[0] = 0.0883883f;
+    c = op_list_add2(l, GGML_OP_FLASH_ATTN_EXT, build_flash_attn, (const int64_t[4]) { 64, 200, 16 }, (const int64_t[4]) { 64, 200, 16 });
+    c->f[0] = 0.125f;
+    op_list_name(l);
+}
