@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
 
 LIBRARY_NAMES = {"darwin": "libqwentts.dylib", "win32": "qwentts.dll"}
 _log = logging.getLogger("qwentts")
+_log.addHandler(logging.NullHandler())  # silent unless the program configures logging
 _LEVELS = {0: logging.DEBUG, 1: logging.INFO, 2: logging.WARNING, 3: logging.ERROR}
 
 
@@ -40,7 +41,7 @@ def open_library(path: Path) -> Any:
         raise ImportError(f"qwentts: {path} cannot be opened: {error}") from None
     try:
         low, high = library.qt_abi_min_version(), library.qt_abi_version()
-    except AttributeError:
+    except (AttributeError, ffi.error):
         raise ImportError(
             f"qwentts: {path} has no qt_abi_version: it is not this package's library or it is older than its version range check"
         ) from None
@@ -66,7 +67,7 @@ def open_library(path: Path) -> Any:
 def _has(library: Any, name: str) -> bool:
     try:
         getattr(library, name)
-    except AttributeError:
+    except (AttributeError, ffi.error):
         return False
     return True
 

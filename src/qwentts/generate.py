@@ -31,7 +31,7 @@ def derived_cap_frames(n_text_tokens: int, frame_hz: float) -> int:
 
     Usual speech takes 0.2 to 0.4 s a token, so slow speech has room; two tokens that never end stop after 3.6 s.
     """
-    return math.ceil((CAP_BASE_S + CAP_TOKEN_S * n_text_tokens) * frame_hz)
+    return math.ceil(round((CAP_BASE_S + CAP_TOKEN_S * n_text_tokens) * frame_hz, 6))  # rounded: 2.0 + 0.8 * 3 is not quite 4.4
 
 
 class Stack(Protocol):

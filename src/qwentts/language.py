@@ -46,8 +46,8 @@ def resolve(language: str | None, table: Mapping[str, int]) -> str:
     wanted = language.strip().lower()
     if wanted == AUTO or wanted in table:
         return wanted
-    primary, _, rest = wanted.replace("_", "-").partition("-")
-    subtags_ok = all(part.isalnum() and len(part) <= 8 for part in rest.split("-")) if rest else True
+    primary, *subtags = wanted.replace("_", "-").split("-")
+    subtags_ok = all(part.isalnum() and len(part) <= 8 for part in subtags)
     name = NAME_OF.get(primary)
     if name in table and subtags_ok:
         return name

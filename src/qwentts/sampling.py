@@ -51,9 +51,9 @@ def warp(scores: np.ndarray, settings: Settings) -> tuple[np.ndarray, np.ndarray
     scores = scores[kept]
     if settings.top_p < 1:
         order = np.argsort(scores, kind="stable")
-        weights = np.exp(scores[order] - scores[order[-1]])
-        weights /= weights.sum(dtype=np.float32)
-        mass = np.cumsum(weights, dtype=np.float64).astype(np.float32)
+        # in double, each probability rounded once: the float32 sums upstream compares come out the same
+        weights = np.exp(scores[order].astype(np.float64) - scores[order[-1]])
+        mass = np.cumsum((weights / weights.sum()).astype(np.float32), dtype=np.float64).astype(np.float32)
         removed = mass <= np.float32(1 - settings.top_p)
         removed[-1] = False
         stay = np.ones(scores.size, bool)
@@ -74,16 +74,18 @@ def distribution(scores: np.ndarray, settings: Settings) -> np.ndarray:
 def draw(scores: np.ndarray, settings: Settings, uniform: np.float32) -> int:
     """The token for one uniform number; the first of the highest scores when greedy."""
     if settings.greedy:
-        token = int(scores.argmax())
-        if not math.isfinite(scores[token]):
-            raise GenerateError(f"the logits are not numbers (score {scores[token]} at token {token}): the model file is damaged")
+        token = int(scores.argmax())  # of a NaN, if there is one
+        _require_number(scores[token])
         return token
+    _require_number(scores.max())
     kept, scores = warp(scores, settings)
-    high = scores.max() if kept.size else np.float32(np.nan)
-    if not math.isfinite(high):
-        raise GenerateError("the logits are not numbers: the model file is damaged")
-    cumulative = np.cumsum(np.exp(scores - high))  # float32, in index order
+    cumulative = np.cumsum(np.exp(scores - scores.max()))  # float32, in index order
     return int(kept[cumulative.searchsorted(uniform * cumulative[-1])])
+
+
+def _require_number(highest: np.float32) -> None:
+    if not math.isfinite(highest):
+        raise GenerateError(f"the highest logit is {highest}, not a number: the model file is damaged")
 
 
 class Codebook0:

@@ -28,8 +28,8 @@ from .tokenizer import Tokenizer
 _log = logging.getLogger("qwentts")
 SPLITS = ("none", "sentences")
 DEMO_NOTE = (
-    "no model given: the small built-in demonstration voice speaks; convert a real one with"
-    " `qwentts convert CHECKPOINT_DIR` and name it with --model and --codec"
+    "no model given, so the small demonstration voice speaks; for a real one download a Qwen3-TTS-12Hz checkpoint,"
+    " run `qwentts convert CHECKPOINT_DIR`, and name the two files with --model and --codec"
 )
 
 
@@ -288,6 +288,6 @@ def _check_text(name: str, text: str, *, may_be_blank: bool = False) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ParameterError(f"{name} is not valid Unicode: lone surrogate at character {error.start}") from None
+        raise ParameterError(f"{name} is not valid UTF-8 (lone surrogate at character {error.start})") from None
     if not may_be_blank and not text.strip():
         raise ParameterError(f"{name} is {'blank' if text else 'empty'}: give something to speak")

@@ -1,0 +1,96 @@
+"""WAV bytes and files that appear whole or not at all."""
+
+import io
+import os
+import stat
+
+import numpy as np
+import pytest
+import soundfile
+
+from qwentts.audio import Output, save_wav, wav_bytes
+from qwentts.errors import ParameterError
+from qwentts.speech import PIECE_SILENCE_S, Piece, Speech, join
+
+TONE = np.sin(np.arange(2400) / 10).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("format", "subtype", "step"), [("wav16", "PCM_16", 2.0**-15), ("wav24", "PCM_24", 2.0**-23), ("wav32", "FLOAT", 0)]
+)
+def test_formats_round_trip_within_one_step(format, subtype, step):
+    data = wav_bytes(TONE, 24000, format=format)
+    info = soundfile.info(io.BytesIO(data))
+    assert (info.subtype, info.samplerate, info.channels, info.frames) == (subtype, 24000, 1, 2400)
+    back, _ = soundfile.read(io.BytesIO(data), dtype="float64")
+    assert np.abs(back - TONE).max() <= step
+
+
+def test_samples_beyond_full_scale_are_clipped_not_wrapped():
+    back, _ = soundfile.read(io.BytesIO(wav_bytes(np.array([2, -2, 1.0001], np.float32), 24000)))
+    assert np.allclose(back, [1, -1, 1], atol=1e-4)
+
+
+def test_an_unknown_format_lists_the_valid_ones():
+    with pytest.raises(ParameterError, match="wav16, wav24, wav32"):
+        wav_bytes(TONE, 24000, format="mp3")
+
+
+def test_no_file_is_left_when_the_work_fails(tmp_path):
+    target = tmp_path / "x.wav"
+    with pytest.raises(RuntimeError), Output(target) as out:
+        out.write(b"half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    target.write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt), Output(target) as out:
+        out.write(b"half")
+        raise KeyboardInterrupt
+    assert [p.name for p in tmp_path.iterdir()] == ["x.wav"] and target.read_bytes() == b"old"
+
+
+def test_a_complete_file_replaces_the_old_one_with_usual_permissions(tmp_path):
+    target = tmp_path / "x.wav"
+    target.write_bytes(b"old")
+    save_wav(target, TONE, 24000)
+    assert soundfile.info(target).frames == 2400
+    fresh = tmp_path / "plain"
+    fresh.write_bytes(b"")
+    assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(fresh.stat().st_mode)
+
+
+def test_a_link_keeps_pointing_at_its_file(tmp_path):
+    (tmp_path / "real.wav").write_bytes(b"old")
+    (tmp_path / "link.wav").symlink_to("real.wav")
+    save_wav(tmp_path / "link.wav", TONE, 24000)
+    assert (tmp_path / "link.wav").is_symlink() and soundfile.info(tmp_path / "real.wav").frames == 2400
+
+
+def test_unwritable_paths_are_named_before_any_work(tmp_path):
+    for bad in (tmp_path / "none" / "x.wav", tmp_path):
+        with pytest.raises(ParameterError, match="cannot be written"), Output(bad):
+            raise AssertionError("the work began")
+
+
+def test_a_device_is_written_directly():
+    save_wav(os.devnull, TONE, 24000)
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def _part(reason, n_samples, seed):
+    return Speech(
+        np.ones(n_samples, np.float32), 24000, np.full((2, 3), seed, np.int32), seed, reason, 50, {"codec": 1.0, "total": 2.0},
+        (), (Piece(f"t{seed}", seed, reason, 0, n_samples, 2),),
+    )  # fmt: skip
+
+
+def test_pieces_are_joined_with_a_short_silence_and_the_worst_reason():
+    joined = join([_part("stop", 100, 7), _part("length", 200, 8), _part("stop", 50, 9)], seed=7, total_s=9.0, warnings=("w",))
+    gap = round(PIECE_SILENCE_S * 24000)
+    assert joined.samples.size == 350 + 2 * gap and joined.finish_reason == "length" and joined.seed == 7
+    assert [p.start_samples for p in joined.pieces] == [0, 100 + gap, 300 + 2 * gap]
+    for piece in joined.pieces:
+        assert (joined.samples[piece.start_samples : piece.start_samples + piece.n_samples] == 1).all()
+    assert joined.samples.sum() == 350 and joined.codes.tolist() == [[7] * 3] * 2 + [[8] * 3] * 2 + [[9] * 3] * 2
+    assert joined.timings == {"codec": 3.0, "total": 9.0} and joined.warnings == ("w",)
+    assert joined.duration_s == joined.samples.size / 24000

@@ -1,0 +1,154 @@
+"""The sampling chain against recorded distributions of the official processors, and the rules of a draw."""
+
+import numpy as np
+import pytest
+from conftest import golden_arrays
+
+from qwentts.errors import GenerateError, ParameterError
+from qwentts.sampling import Codebook0, RepetitionGuard, Settings, distribution, draw, warp
+
+SUPPRESSED = 1024
+
+
+@pytest.fixture(scope="module")
+def table():
+    return golden_arrays("sampler.npz")
+
+
+def _talker_row(table, i):
+    """Full-vocabulary logits and the processor in the state of row i, with the ids of the recorded columns."""
+    logits, end = table["talker/logits"][i], int(table["talker/end_id"])
+    n_codes = logits.size - 1
+    columns = np.array([*range(n_codes), end])
+    row = np.full(n_codes + SUPPRESSED, 30, np.float32)
+    row[columns] = logits
+    processor = Codebook0(row.size, end, penalty=float(table["talker/settings"][i][3]))
+    for token in np.flatnonzero(table["talker/seen"][i]):
+        processor.accept(int(token))
+    processor.n_drawn = int(table["talker/said"][i])
+    return row, processor, columns
+
+
+def _rows(table, kind):
+    """(scores, settings, columns, recorded index) of every row of a table."""
+    for i, (temperature, top_k, top_p, _) in enumerate(table[f"{kind}/settings"]):
+        settings = Settings(False, float(temperature), int(top_k), float(top_p))
+        if kind == "talker":
+            row, processor, columns = _talker_row(table, i)
+            yield processor.process(row), settings, columns, i
+        else:
+            row = table["predictor/logits"][i]
+            yield row, settings, np.arange(row.size), i
+
+
+@pytest.mark.parametrize("kind", ["talker", "predictor"])
+def test_kept_set_and_probabilities_equal_the_official_processors(table, kind):
+    worst, n, n_swapped = 0.0, 0, 0
+    for scores, settings, columns, i in _rows(table, kind):
+        got = distribution(scores, settings)
+        assert not np.delete(got, columns).any(), f"row {i}: a suppressed token has probability"
+        got, want, kept = got[columns], table[f"{kind}/probs"][i], table[f"{kind}/kept"][i]
+        differs = np.flatnonzero((got > 0) != kept)
+        if differs.size:
+            # which of several equal scores top-p drops is open: torch.sort is not stable beyond 16 values
+            assert settings.top_p < 1 and len(set(scores[columns][differs])) == 1 and (got > 0).sum() == kept.sum(), f"row {i} {settings}"
+            got, want, n_swapped = np.sort(got), np.sort(want), n_swapped + 1
+        worst, n = max(worst, float(np.abs(got - want).max())), n + 1
+    assert n == 700 and worst <= 1e-6
+    assert n_swapped <= 25, "only rows with many ties, a fifth of the table, may differ so"
+
+
+@pytest.mark.parametrize("kind", ["talker", "predictor"])
+def test_greedy_takes_the_best_processed_score(table, kind):
+    for scores, _, columns, i in _rows(table, kind):
+        assert draw(scores, Settings(greedy=True), np.float32(0.5)) == columns[table[f"{kind}/greedy"][i]], f"row {i}"
+
+
+def test_draws_follow_the_distribution(table):
+    grid = (np.arange(20_000, dtype=np.float32) + np.float32(0.5)) / np.float32(20_000)
+    for scores, settings, _, i in list(_rows(table, "talker"))[:40:8]:
+        want = distribution(scores, settings)
+        got = np.bincount([draw(scores, settings, u) for u in grid], minlength=want.size) / grid.size
+        assert np.abs(got - want).max() < 2e-4, f"row {i}"
+
+
+def test_draw_is_the_first_index_that_reaches_u_times_total():
+    scores = np.log(np.array([1, 2, 0, 4, 1], np.float32), where=[True, True, False, True, True], out=np.full(5, -np.inf, np.float32))
+    settings = Settings(temperature=1.0, top_k=0)
+    weights = np.exp(scores - scores.max())
+    total = np.cumsum(weights)[-1]
+    for u in np.linspace(1e-7, 1, 997, dtype=np.float32):
+        assert draw(scores, settings, u) == int(np.argmax(np.cumsum(weights) >= u * total))
+    assert draw(scores, settings, np.float32(1.0)) == 4 and draw(scores, settings, np.float32(2.0**-33)) == 0
+
+
+def test_end_token_ranked_behind_top_k_is_never_drawn():
+    """Needs row 6: the end token passes through top-k like any other token."""
+    scores = np.linspace(5, 0, 60, dtype=np.float32)
+    end = 50  # ranked 51st
+    settings = Settings(temperature=1.0, top_k=50)
+    assert distribution(scores, settings)[end] == 0
+    assert distribution(scores, Settings(temperature=1.0, top_k=51))[end] > 0
+
+
+def test_ties_at_the_kth_value_are_kept():
+    kept, _ = warp(np.array([3, 1, 1, 1, 0], np.float32), Settings(temperature=1.0, top_k=2))
+    assert kept.tolist() == [0, 1, 2, 3]
+
+
+def test_top_p_keeps_at_least_one():
+    kept, _ = warp(np.array([0, 5, 1], np.float32), Settings(temperature=1.0, top_k=0, top_p=1e-6))
+    assert kept.tolist() == [1]
+
+
+def test_end_token_is_forbidden_for_two_tokens_and_reserved_ids_always():
+    processor = Codebook0(3072, 2150)
+    logits = np.zeros(3072, np.float32)
+    for n_drawn in range(4):
+        scores = processor.process(logits)
+        assert np.isneginf(scores[2150]) == (n_drawn < 2)
+        assert np.isneginf(np.delete(scores[2048:], 2150 - 2048)).all() and np.isfinite(scores[:2048]).all()
+        processor.accept(n_drawn)
+    assert not logits.any(), "the caller's logits were changed"
+
+
+def test_penalty_counts_a_token_once_and_follows_the_sign():
+    processor = Codebook0(1100, 90, penalty=1.5)
+    for token in (3, 3, 4):
+        processor.accept(token)
+    logits = np.zeros(1100, np.float32)
+    logits[[3, 4, 5]] = 3, -3, 3
+    assert processor.process(logits)[[3, 4, 5]].tolist() == [2, -4.5, 3]
+
+
+def test_logits_that_are_no_numbers_are_an_error():
+    for settings in (Settings(), Settings(greedy=True), Settings(top_p=0.5), Settings(top_k=0)):
+        with pytest.raises(GenerateError, match="not a number"):
+            draw(np.full(64, np.nan, np.float32), settings, np.float32(0.5))
+        one = np.zeros(64, np.float32)
+        one[5] = np.nan
+        with pytest.raises(GenerateError, match="not a number"):
+            draw(one, settings, np.float32(0.5))
+
+
+@pytest.mark.parametrize(
+    ("bad", "name"),
+    [
+        (Settings(temperature=float("nan")), "temperature"), (Settings(temperature=-1), "temperature"),
+        (Settings(temperature=float("inf")), "temperature"), (Settings(top_k=-1), "top_k"), (Settings(top_p=0), "top_p"),
+        (Settings(top_p=1.5), "top_p"), (Settings(top_p=float("nan")), "top_p"),
+    ],
+)  # fmt: skip
+def test_settings_out_of_range_name_the_field(bad, name):
+    with pytest.raises(ParameterError, match=f"sub_{name} is"):
+        bad.check("sub_")
+
+
+def test_guard_fires_when_its_window_is_one_cycle():
+    for period in (1, 2, 4):
+        guard = RepetitionGuard(12.5)
+        fired = [guard.repeats(i % period) for i in range(60)]
+        assert fired.index(True) == guard.window_frames - 1 == 49, f"period {period}"
+    guard = RepetitionGuard(12.5)
+    assert not any(guard.repeats(i % 5) for i in range(400))
+    assert not any(guard.repeats(7 if i % 49 else i) for i in range(400))
