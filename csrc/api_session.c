@@ -1,0 +1,187 @@
+/* api_session.c - session entries of qwentts.h: check every pointer, count, id and code before anything is computed, take the turn, compute. */
+#include "session.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#define REQUIRE(pointer) do { if (!(pointer)) return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: " #pointer " is NULL", __func__); } while (0)
+#define REQUIRE_PART(session, file, what) \
+    do { if (!(session)->context->file) return QT_FAIL(QT_STATUS_MODE_INVALID, "%s: no " what " is loaded", __func__); } while (0)
+
+enum qt_status qt_session_new(struct qt_context * ctx, struct qt_session ** session) {
+    REQUIRE(session);
+    *session = NULL;
+    REQUIRE(ctx);
+    return session_new(ctx, session);
+}
+
+void qt_session_free(struct qt_session * session) {
+    session_free(session);
+}
+
+enum qt_status qt_session_reset(struct qt_session * session) {
+    REQUIRE(session);
+    session_reset(session);
+    return QT_STATUS_OK;
+}
+
+void qt_session_cancel(struct qt_session * session) {
+    if (session) {
+        atomic_store(&session->cancelled, true);
+    }
+}
+
+enum qt_status qt_session_set_tap(struct qt_session * session, qt_tap_cb callback, void * user_data) {
+    REQUIRE(session);
+    session_set_tap(session, callback, user_data);
+    return QT_STATUS_OK;
+}
+
+static enum qt_status check_count(const char * who, const char * name, int n) {
+    return n > 0 ? QT_STATUS_OK : QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: %s is %d, valid: 1 or more", who, name, n);
+}
+
+/* Every value is below limit and not negative. */
+static enum qt_status check_values(const char * who, const char * name, const int32_t * values, int64_t n, int32_t limit) {
+    for (int64_t i = 0; i < n; i++) {
+        if (values[i] < 0 || values[i] >= limit) {
+            return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: %s[%lld] is %d, valid: 0 to %d", who, name, (long long) i, (int) values[i], (int) limit - 1);
+        }
+    }
+    return QT_STATUS_OK;
+}
+
+static enum qt_status check_room(const char * who, const struct qt_session * s, int n) {
+    int limit = s->context->facts.context_length;
+    if (n > limit - s->talker.n_past) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the session holds %d positions, %d more are over the model's context_length of %d", who, s->talker.n_past, n,
+                       limit);
+    }
+    return QT_STATUS_OK;
+}
+
+enum qt_status qt_text_embed(struct qt_session * session, const int32_t * ids, int n, float * rows) {
+    REQUIRE(session);
+    REQUIRE(ids);
+    REQUIRE(rows);
+    REQUIRE_PART(session, talker_file, "talker");
+    const struct qt_context * c = session->context;
+    QT_TRY(check_count(__func__, "n", n));
+    QT_TRY(check_values(__func__, "ids", ids, n, c->facts.text_vocab_size));
+    QT_TRY(session_enter(session));
+    return session_leave(session, embed_text(&c->talker, &session->runner, ids, n, rows));
+}
+
+enum qt_status qt_code_embed(struct qt_session * session, int codebook, const int32_t * codes, int n, float * rows) {
+    REQUIRE(session);
+    REQUIRE(codes);
+    REQUIRE(rows);
+    REQUIRE_PART(session, talker_file, "talker");
+    const struct qt_context * c = session->context;
+    QT_TRY(check_count(__func__, "n", n));
+    if (codebook < 0 || codebook >= c->facts.n_code_groups) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: codebook is %d, valid: 0 to %d", __func__, codebook, (int) c->facts.n_code_groups - 1);
+    }
+    QT_TRY(check_values(__func__, "codes", codes, n, codebook == 0 ? c->facts.codec_vocab_size : c->facts.code_vocab_size));
+    QT_TRY(session_enter(session));
+    return session_leave(session, embed_codes(&c->talker, &session->runner, codebook, codes, n, rows));
+}
+
+enum qt_status qt_talker_prefill(struct qt_session * session, const float * rows, int n_rows, float * logits) {
+    REQUIRE(session);
+    REQUIRE(rows);
+    REQUIRE(logits);
+    REQUIRE_PART(session, talker_file, "talker");
+    QT_TRY(check_count(__func__, "n_rows", n_rows));
+    QT_TRY(check_room(__func__, session, n_rows));
+    QT_TRY(session_enter(session));
+    session->predictor.next = 0;
+    return session_leave(session, talker_prefill(&session->context->talker, &session->talker, &session->runner, rows, n_rows, logits));
+}
+
+enum qt_status qt_talker_step(struct qt_session * session, const int32_t * codes, const float * overlay, float * logits) {
+    REQUIRE(session);
+    REQUIRE(codes);
+    REQUIRE(overlay);
+    REQUIRE(logits);
+    REQUIRE_PART(session, talker_file, "talker");
+    const struct qt_context * c = session->context;
+    if (session->talker.n_past == 0) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the session holds no prompt, qt_talker_prefill comes first", __func__);
+    }
+    QT_TRY(check_values(__func__, "codes", codes, 1, c->facts.codec_vocab_size));
+    for (int g = 1; g < c->facts.n_code_groups; g++) {
+        if (codes[g] < 0 || codes[g] >= c->facts.code_vocab_size) {
+            return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: codes[%d] is %d, valid: 0 to %d", __func__, g, (int) codes[g], (int) c->facts.code_vocab_size - 1);
+        }
+    }
+    QT_TRY(check_room(__func__, session, 1));
+    QT_TRY(session_enter(session));
+    session->predictor.next = 0;
+    return session_leave(session, talker_step(&c->talker, &session->talker, &session->runner, codes, overlay, logits));
+}
+
+enum qt_status qt_predictor_begin(struct qt_session * session, int32_t code0, float * logits) {
+    REQUIRE(session);
+    REQUIRE(logits);
+    REQUIRE_PART(session, talker_file, "talker");
+    const struct qt_context * c = session->context;
+    if (!session->talker.hidden_valid) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the session holds no prompt, qt_talker_prefill comes first", __func__);
+    }
+    QT_TRY(check_values(__func__, "code0", &code0, 1, c->facts.codec_vocab_size));
+    QT_TRY(session_enter(session));
+    session->predictor.next = 0;
+    return session_leave(session,
+                         predictor_begin(&c->predictor, &c->talker, &session->predictor, &session->runner, session->talker.hidden, code0, logits));
+}
+
+enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, float * logits) {
+    REQUIRE(session);
+    REQUIRE(logits);
+    REQUIRE_PART(session, talker_file, "talker");
+    const struct qt_context * c = session->context;
+    int n_groups = c->facts.n_code_groups, next = session->predictor.next;
+    if (next == 0) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: no frame is begun, qt_predictor_begin comes first", __func__);
+    }
+    if (next > n_groups - 2) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: all %d codebooks of the frame are spoken, a frame takes %d steps", __func__, n_groups, n_groups - 2);
+    }
+    QT_TRY(check_values(__func__, "code", &code, 1, c->facts.code_vocab_size));
+    QT_TRY(session_enter(session));
+    return session_leave(session, predictor_step(&c->predictor, &c->talker, &session->predictor, &session->runner, code, logits));
+}
+
+enum qt_status qt_codec_decode(struct qt_session * session, const int32_t * codes, int n_frames, struct qt_audio * audio) {
+    REQUIRE(audio);
+    *audio = (struct qt_audio) { 0 };
+    REQUIRE(session);
+    REQUIRE(codes);
+    REQUIRE_PART(session, codec_file, "codec");
+    const struct qt_context * c = session->context;
+    int limit = INT_MAX / c->facts.hop_samples;
+    if (n_frames < 1 || n_frames > limit) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: n_frames is %d, valid: 1 to %d", __func__, n_frames, limit);
+    }
+    for (int q = 0; q < c->codec.sizes.n_quantizers; q++) {
+        const int32_t * row = codes + (int64_t) q * n_frames;
+        for (int t = 0; t < n_frames; t++) {
+            if (row[t] < 0 || row[t] >= c->facts.codebook_size) {
+                return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: codes[%d][%d] is %d, valid: 0 to %d", __func__, q, t, (int) row[t], (int) c->facts.codebook_size - 1);
+            }
+        }
+    }
+    float * samples = NULL;
+    QT_TRY(session_enter(session));
+    QT_TRY(session_leave(session, codec_decode(&c->codec, &session->runner, codes, n_frames, &samples)));
+    *audio = (struct qt_audio) { samples, n_frames * c->facts.hop_samples, c->facts.sample_rate, 1 };
+    return QT_STATUS_OK;
+}
+
+void qt_audio_free(struct qt_audio * audio) {
+    if (audio) {
+        free(audio->samples);
+        *audio = (struct qt_audio) { 0 };
+    }
+}

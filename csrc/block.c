@@ -1,0 +1,141 @@
+/* block.c - decoder blocks.
+ *
+ *   x [D, T] -> RMSNorm -> q, k, v -> (RMSNorm of each head) -> RoPE -> attention -> output -> (* scale) -> + x
+ *            -> RMSNorm -> silu(gate) * up -> down -> (* scale) -> + x
+ *
+ * Upstream: Qwen3TTSTalkerDecoderLayer, Qwen3TTSDecoderLayer (head norms) and Qwen3TTSTokenizerV2DecoderTransformerLayer (layer scale). */
+#include "block.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define FP16_MAX 65504.0f
+
+enum qt_status stack_load(struct stack * stack, struct weights * w, const struct stack_sizes * sizes, enum block_kind kind, const char * prefix,
+                          const char * norm_name) {
+    stack->sizes = *sizes;
+    stack->blocks = calloc((size_t) sizes->n_layers, sizeof *stack->blocks);
+    if (!stack->blocks) {
+        return QT_FAIL(QT_STATUS_OOM, "no memory for the table of %d blocks", (int) sizes->n_layers);
+    }
+    int64_t D = sizes->hidden, F = sizes->feed_forward, hd = sizes->head_dim;
+    int64_t q_width = hd * sizes->n_heads, kv_width = hd * sizes->n_kv_heads;
+    for (int i = 0; i < sizes->n_layers; i++) {
+        struct block_weights * b = &stack->blocks[i];
+        b->attn_norm = weights_vector(w, D, "%s.blk.%d.attn_norm.weight", prefix, i);
+        b->attn_q = weights_matrix(w, D, q_width, "%s.blk.%d.attn_q.weight", prefix, i);
+        b->attn_k = weights_matrix(w, D, kv_width, "%s.blk.%d.attn_k.weight", prefix, i);
+        b->attn_v = weights_matrix(w, D, kv_width, "%s.blk.%d.attn_v.weight", prefix, i);
+        b->attn_output = weights_matrix(w, q_width, D, "%s.blk.%d.attn_output.weight", prefix, i);
+        if (kind == BLOCK_QK_NORM) {
+            b->attn_q_norm = weights_vector(w, hd, "%s.blk.%d.attn_q_norm.weight", prefix, i);
+            b->attn_k_norm = weights_vector(w, hd, "%s.blk.%d.attn_k_norm.weight", prefix, i);
+        } else {
+            b->attn_scale = weights_vector(w, D, "%s.blk.%d.attn_scale", prefix, i);
+            b->ffn_scale = weights_vector(w, D, "%s.blk.%d.ffn_scale", prefix, i);
+        }
+        b->ffn_norm = weights_vector(w, D, "%s.blk.%d.ffn_norm.weight", prefix, i);
+        b->ffn_gate = weights_matrix(w, D, F, "%s.blk.%d.ffn_gate.weight", prefix, i);
+        b->ffn_up = weights_matrix(w, D, F, "%s.blk.%d.ffn_up.weight", prefix, i);
+        b->ffn_down = weights_matrix(w, F, D, "%s.blk.%d.ffn_down.weight", prefix, i);
+    }
+    stack->norm = weights_vector(w, D, "%s", norm_name);
+    return w->status;
+}
+
+void stack_free(struct stack * stack) {
+    free(stack->blocks);
+    *stack = (struct stack) { 0 };
+}
+
+struct ggml_tensor * rms_norm_build(struct ggml_context * ctx, struct ggml_tensor * x, struct ggml_tensor * weight, float eps) {
+    return ggml_mul(ctx, ggml_rms_norm(ctx, x, eps), weight);
+}
+
+struct ggml_tensor * linear_build(struct ggml_context * ctx, struct ggml_tensor * weight, struct ggml_tensor * bias, struct ggml_tensor * x) {
+    struct ggml_tensor * y = ggml_mul_mat(ctx, weight, x);
+    return bias ? ggml_add(ctx, y, bias) : y;
+}
+
+/* [n_in, T] -> [hd, n_heads, T], normed if there is a weight, turned by position. */
+static struct ggml_tensor * heads_build(const struct block_run * run, struct ggml_tensor * x, struct ggml_tensor * weight, struct ggml_tensor * norm, int n_heads) {
+    struct ggml_context * ctx = run->arena->ctx;
+    const struct stack_sizes * s = &run->stack->sizes;
+    struct ggml_tensor * heads = ggml_mul_mat(ctx, weight, x);
+    heads = ggml_reshape_3d(ctx, heads, s->head_dim, n_heads, x->ne[1]); /* [hd, n_heads, T] */
+    if (norm) {
+        heads = rms_norm_build(ctx, heads, norm, s->norm_eps);
+    }
+    return ggml_rope_ext(ctx, heads, run->positions, NULL, s->head_dim, GGML_ROPE_TYPE_NEOX, 0, s->rope_base, 1, 0, 1, 0, 0);
+}
+
+/* Write this graph's rows [hd, H_kv, T] to the cache and answer what attention reads, [hd, n_kv, H_kv]. The write is expanded at once:
+ * the view does not depend on it, only the order of the graph puts it first. */
+static struct ggml_tensor * through_cache(const struct block_run * run, struct ggml_tensor * layer, struct ggml_tensor * rows) {
+    struct ggml_context * ctx = run->arena->ctx;
+    struct ggml_tensor * flat = ggml_reshape_2d(ctx, layer, layer->ne[0], layer->ne[1] * layer->ne[2]); /* [hd, capacity*H_kv] */
+    rows = ggml_reshape_2d(ctx, rows, rows->ne[0], rows->ne[1] * rows->ne[2]);                          /* [hd, H_kv*T] */
+    ggml_build_forward_expand(run->arena->graph, ggml_set_rows(ctx, flat, rows, run->cache_rows));
+    return kv_cache_view(ctx, layer, run->n_kv);
+}
+
+static struct ggml_tensor * attention_build(const struct block_run * run, const struct block_weights * w, int layer, struct ggml_tensor * x) {
+    struct ggml_context * ctx = run->arena->ctx;
+    const struct stack_sizes * s = &run->stack->sizes;
+    int64_t T = x->ne[1];
+    struct ggml_tensor * q = heads_build(run, x, w->attn_q, w->attn_q_norm, s->n_heads);
+    struct ggml_tensor * k = heads_build(run, x, w->attn_k, w->attn_k_norm, s->n_kv_heads);
+    struct ggml_tensor * v = ggml_mul_mat(ctx, w->attn_v, x);
+    if (run->runner->clamp_fp16) {
+        v = ggml_clamp(ctx, v, -FP16_MAX, FP16_MAX);
+    }
+    v = ggml_reshape_3d(ctx, v, s->head_dim, s->n_kv_heads, T); /* [hd, H_kv, T] */
+
+    q = ggml_permute(ctx, q, 0, 2, 1, 3); /* [hd, T, H] */
+    if (run->cache) {
+        k = through_cache(run, run->cache->k[layer], k); /* [hd, n_kv, H_kv] */
+        v = through_cache(run, run->cache->v[layer], v); /* [hd, n_kv, H_kv] */
+    } else {
+        k = ggml_permute(ctx, k, 0, 2, 1, 3); /* [hd, T, H_kv] */
+        v = ggml_permute(ctx, v, 0, 2, 1, 3); /* [hd, T, H_kv] */
+    }
+
+    float scale = 1.0f / sqrtf((float) s->head_dim);
+    struct ggml_tensor * out;
+    if (run->runner->fused_attention) {
+        out = ggml_flash_attn_ext(ctx, q, k, v, run->mask, scale, 0, 0); /* [hd, H, T] */
+    } else {
+        struct ggml_tensor * scores = ggml_mul_mat(ctx, ggml_cont(ctx, k), ggml_cont(ctx, q)); /* [n_kv, T, H] */
+        scores = ggml_soft_max_ext(ctx, scores, run->mask, scale, 0);
+        v = ggml_cont(ctx, ggml_transpose(ctx, v));                     /* [n_kv, hd, H_kv] */
+        out = ggml_mul_mat(ctx, v, scores);                             /* [hd, T, H] */
+        out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 2, 1, 3));       /* [hd, H, T] */
+    }
+    out = ggml_reshape_2d(ctx, out, (int64_t) s->head_dim * s->n_heads, T); /* [H*hd, T] */
+    return ggml_mul_mat(ctx, w->attn_output, out);                          /* [D, T] */
+}
+
+static struct ggml_tensor * block_build(const struct block_run * run, int layer, struct ggml_tensor * x) {
+    struct ggml_context * ctx = run->arena->ctx;
+    const struct block_weights * w = &run->stack->blocks[layer];
+    float eps = run->stack->sizes.norm_eps;
+
+    struct ggml_tensor * y = attention_build(run, w, layer, rms_norm_build(ctx, x, w->attn_norm, eps));
+    x = ggml_add(ctx, x, w->attn_scale ? ggml_mul(ctx, y, w->attn_scale) : y);
+
+    y = rms_norm_build(ctx, x, w->ffn_norm, eps);
+    y = ggml_swiglu_split(ctx, ggml_mul_mat(ctx, w->ffn_gate, y), ggml_mul_mat(ctx, w->ffn_up, y)); /* [F, T] */
+    y = ggml_mul_mat(ctx, w->ffn_down, y);                                                          /* [D, T] */
+    x = ggml_add(ctx, x, w->ffn_scale ? ggml_mul(ctx, y, w->ffn_scale) : y);
+    return run->runner->clamp_fp16 ? ggml_clamp(ctx, x, -FP16_MAX, FP16_MAX) : x;
+}
+
+struct ggml_tensor * stack_build(const struct block_run * run, struct ggml_tensor * x, const char * tap_prefix) {
+    for (int i = 0; i < run->stack->sizes.n_layers; i++) {
+        x = block_build(run, i, x);
+        if (tap_prefix) {
+            arena_tap_rows(run->arena, x, "%s.blk.%d", tap_prefix, i);
+        }
+    }
+    return x;
+}

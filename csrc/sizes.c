@@ -1,0 +1,131 @@
+/* sizes.c - read and cross-check the sizes. Upper bounds only keep products inside int64 and int32; the tensors' shapes, compared with
+ * these sizes in weights.c, are the real check that a file means what it says. */
+#include "sizes.h"
+
+#include "meta.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_WIDTH (1 << 20)
+#define MAX_VOCAB (1 << 24)
+
+enum qt_status sizes_check_arch(const struct qt_file * file, const char * arch, const char * role) {
+    struct meta meta = { file, QT_STATUS_OK };
+    const char * found = meta_text(&meta, "general.architecture");
+    if (meta.status != QT_STATUS_OK) {
+        return meta.status;
+    }
+    if (strcmp(found, arch) == 0) {
+        return QT_STATUS_OK;
+    }
+    bool swapped = strcmp(found, TALKER_ARCH) == 0 || strcmp(found, CODEC_ARCH) == 0;
+    return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: %s: general.architecture is '%.64s', expected '%s'%s", role, file->path, found, arch,
+                   swapped ? ": talker and codec are swapped" : "");
+}
+
+/* Heads that do not fit each other would reach a builder's assert later. */
+static void check_heads(struct meta * meta, const char * prefix, const struct stack_sizes * s) {
+    if (meta->status == QT_STATUS_OK && s->n_heads % s->n_kv_heads != 0) {
+        meta->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: %s: %d heads are no multiple of %d key/value heads", meta->file->path, prefix,
+                               (int) s->n_heads, (int) s->n_kv_heads);
+    }
+    if (meta->status == QT_STATUS_OK && s->head_dim % 2 != 0) {
+        meta->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: %s: the head width %d is odd, valid: an even number", meta->file->path, prefix, (int) s->head_dim);
+    }
+}
+
+static struct stack_sizes read_stack(struct meta * meta, const char * prefix) {
+    char key[128];
+#define KEY(name) (snprintf(key, sizeof key, "%s.%s", prefix, (name)), key)
+    struct stack_sizes s = { 0 };
+    s.hidden = meta_int(meta, KEY("embedding_length"), 1, MAX_WIDTH);
+    s.feed_forward = meta_int(meta, KEY("feed_forward_length"), 1, MAX_WIDTH);
+    s.n_layers = meta_int(meta, KEY("block_count"), 1, 512);
+    s.n_heads = meta_int(meta, KEY("attention.head_count"), 1, 4096);
+    s.n_kv_heads = meta_int(meta, KEY("attention.head_count_kv"), 1, 4096);
+    s.head_dim = meta_int(meta, KEY("attention.key_length"), 2, 4096);
+    s.rope_base = meta_float(meta, KEY("rope.freq_base"), 1, 1e12);
+    s.norm_eps = meta_float(meta, KEY("attention.layer_norm_rms_epsilon"), 0, 1);
+#undef KEY
+    check_heads(meta, prefix, &s);
+    return s;
+}
+
+enum qt_status talker_sizes_read(const struct qt_file * file, struct talker_sizes * sizes) {
+    struct meta meta = { file, QT_STATUS_OK };
+    struct talker_sizes s = { 0 };
+    s.n_code_groups = meta_int(&meta, "qwen3-tts.num_code_groups", 2, 256);
+    s.stack = read_stack(&meta, "qwen3-tts.talker");
+    s.vocab = meta_int(&meta, "qwen3-tts.talker.vocab_size", 1, MAX_VOCAB);
+    s.text_vocab = meta_int(&meta, "qwen3-tts.talker.text_vocab_size", 1, MAX_VOCAB);
+    s.text_hidden = meta_int(&meta, "qwen3-tts.talker.text_hidden_size", 1, MAX_WIDTH);
+    s.context_length = meta_int(&meta, "qwen3-tts.talker.context_length", 1, 1 << 24);
+    s.predictor = read_stack(&meta, "qwen3-tts.code_pred");
+    s.predictor_vocab = meta_int(&meta, "qwen3-tts.code_pred.vocab_size", 1, MAX_VOCAB);
+    int32_t predictor_context = meta_int(&meta, "qwen3-tts.code_pred.context_length", 1, 1 << 24);
+    if (meta.status == QT_STATUS_OK && predictor_context < s.n_code_groups) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the key qwen3-tts.code_pred.context_length is %d, but a frame takes %d positions", file->path,
+                       (int) predictor_context, (int) s.n_code_groups);
+    }
+
+    /* The caller builds prompts from these; out of range they would only fail much later, as a code or an id that nobody gave. */
+    static const char * const codec_ids[] = { "pad_id", "bos_id", "eos_id", "think_id", "nothink_id", "think_bos_id", "think_eos_id" };
+    static const char * const text_ids[] = { "im_start_id", "im_end_id", "tts_pad_id", "tts_bos_id", "tts_eos_id" };
+    char key[128];
+    for (size_t i = 0; i < sizeof codec_ids / sizeof *codec_ids; i++) {
+        snprintf(key, sizeof key, "qwen3-tts.codec.%s", codec_ids[i]);
+        meta_int(&meta, key, 0, s.vocab - 1);
+    }
+    for (size_t i = 0; i < sizeof text_ids / sizeof *text_ids; i++) {
+        snprintf(key, sizeof key, "qwen3-tts.text.%s", text_ids[i]);
+        meta_int(&meta, key, 0, s.text_vocab - 1);
+    }
+    *sizes = s;
+    return meta.status;
+}
+
+enum qt_status codec_sizes_read(const struct qt_file * file, struct codec_sizes * sizes) {
+    struct meta meta = { file, QT_STATUS_OK };
+    struct codec_sizes s = { 0 };
+#define KEY(name) "qwen3-tts-tokenizer." name
+    s.sample_rate = meta_int(&meta, KEY("output_sample_rate"), 1, 1 << 20);
+    s.hop_samples = meta_int(&meta, KEY("decode_upsample_rate"), 1, 1 << 20);
+    s.latent = meta_int(&meta, KEY("decoder.latent_dim"), 1, MAX_WIDTH);
+    s.codebook_dim = meta_int(&meta, KEY("decoder.codebook_dim"), 1, MAX_WIDTH);
+    s.codebook_dim_internal = meta_int(&meta, KEY("decoder.codebook_dim_internal"), 1, MAX_WIDTH);
+    s.codebook_size = meta_int(&meta, KEY("decoder.codebook_size"), 1, MAX_VOCAB);
+    s.decoder_dim = meta_int(&meta, KEY("decoder.decoder_dim"), 1, MAX_WIDTH);
+    s.stack.hidden = meta_int(&meta, KEY("decoder.hidden_size"), 1, MAX_WIDTH);
+    s.stack.feed_forward = meta_int(&meta, KEY("decoder.intermediate_size"), 1, MAX_WIDTH);
+    s.stack.head_dim = meta_int(&meta, KEY("decoder.head_dim"), 2, 4096);
+    s.stack.n_heads = meta_int(&meta, KEY("decoder.num_attention_heads"), 1, 4096);
+    s.stack.n_kv_heads = meta_int(&meta, KEY("decoder.num_key_value_heads"), 1, 4096);
+    s.stack.n_layers = meta_int(&meta, KEY("decoder.num_hidden_layers"), 1, 512);
+    s.stack.norm_eps = meta_float(&meta, KEY("decoder.rms_norm_eps"), 0, 1);
+    s.stack.rope_base = meta_float(&meta, KEY("decoder.rope_theta"), 1, 1e12);
+    check_heads(&meta, KEY("decoder"), &s.stack);
+    s.n_quantizers = meta_int(&meta, KEY("decoder.num_quantizers"), 2, 256);
+    s.n_semantic = meta_int(&meta, KEY("decoder.num_semantic_quantizers"), 1, s.n_quantizers - 1);
+    s.sliding_window = meta_int(&meta, KEY("decoder.sliding_window"), 1, INT32_MAX);
+    s.n_dac = meta_ints(&meta, KEY("decoder.upsample_rates"), s.dac, SIZES_MAX_STAGES, 1, 1024);
+    s.n_upsample = meta_ints(&meta, KEY("decoder.upsampling_ratios"), s.upsample, SIZES_MAX_STAGES, 1, 1024);
+    if (meta.status != QT_STATUS_OK) {
+        return meta.status;
+    }
+    int64_t strides = 1;
+    for (int i = 0; i < s.n_dac + s.n_upsample && strides <= s.hop_samples; i++) {
+        strides *= i < s.n_dac ? s.dac[i] : s.upsample[i - s.n_dac];
+    }
+    if (strides != s.hop_samples) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the key " KEY("decode_upsample_rate") " is %d, but the decoder's strides multiply to %lld%s", file->path,
+                       (int) s.hop_samples, (long long) strides, strides > s.hop_samples ? " or more" : "");
+    }
+    if (s.decoder_dim % (1 << s.n_dac) != 0) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the key " KEY("decoder.decoder_dim") " is %d, which %d blocks cannot halve", file->path,
+                       (int) s.decoder_dim, s.n_dac);
+    }
+#undef KEY
+    *sizes = s;
+    return QT_STATUS_OK;
+}

@@ -1,0 +1,105 @@
+/* weights.c - bind a file's tensors and look them up; see weights.h. */
+#include "weights.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum qt_status weights_init(struct weights * weights, struct qt_file * file, ggml_backend_dev_t device) {
+    *weights = (struct weights) { .file = file };
+    int64_t n_tensors = gguf_get_n_tensors(file->gguf);
+    if (n_tensors == 0) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the file holds no tensors", file->path);
+    }
+    size_t n_bytes = 0, largest_bytes = 0;
+    const char * mapping = gguf_get_mapping(file->gguf, &n_bytes);
+    for (int64_t i = 0; i < n_tensors; i++) {
+        size_t size = gguf_get_tensor_size(file->gguf, i);
+        largest_bytes = size > largest_bytes ? size : largest_bytes;
+    }
+    weights->buffer = ggml_backend_dev_buffer_from_host_ptr(device, (void *) (uintptr_t) mapping, n_bytes, largest_bytes);
+    if (!weights->buffer) {
+        return QT_FAIL(QT_STATUS_OOM, "%s: the mapped file cannot be used by %s", file->path, ggml_backend_dev_name(device));
+    }
+    ggml_backend_buffer_set_usage(weights->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    int64_t i = 0;
+    for (struct ggml_tensor * t = ggml_get_first_tensor(file->tensors); t; t = ggml_get_next_tensor(file->tensors, t), i++) {
+        void * data = (void *) (uintptr_t) file_tensor_data(file, i);
+        if (ggml_backend_tensor_alloc(weights->buffer, t, data) != GGML_STATUS_SUCCESS) {
+            return QT_FAIL(QT_STATUS_GENERATE_FAILED, "%s: tensor %s cannot be used in place", file->path, ggml_get_name(t));
+        }
+    }
+    return QT_STATUS_OK;
+}
+
+void weights_free(struct weights * weights) {
+    ggml_backend_buffer_free(weights->buffer);
+    *weights = (struct weights) { 0 };
+}
+
+#define NAME_BYTES 160
+#define FORMAT_NAME(name, fmt) do { va_list args_; va_start(args_, fmt); vsnprintf((name), NAME_BYTES, (fmt), args_); va_end(args_); } while (0)
+
+static struct ggml_tensor * find(const struct weights * weights, const char * name) {
+    return gguf_find_tensor(weights->file->gguf, name) < 0 ? NULL : ggml_get_tensor(weights->file->tensors, name);
+}
+
+/* The tensor when its shape is ne (a 0 in ne[0] stands for k_min .. k_max) and its type fits. */
+static struct ggml_tensor * require(struct weights * weights, const char * name, int n_dims, const int64_t ne[3], int k_min, int k_max, bool f32_only) {
+    if (weights->status != QT_STATUS_OK) {
+        return NULL;
+    }
+    char wanted[96];
+    if (ne[0] == 0) {
+        snprintf(wanted, sizeof wanted, "[%d..%d, %lld, %lld]", k_min, k_max, (long long) ne[1], (long long) ne[2]);
+    } else if (n_dims == 1) {
+        snprintf(wanted, sizeof wanted, "[%lld]", (long long) ne[0]);
+    } else {
+        snprintf(wanted, sizeof wanted, "[%lld, %lld]", (long long) ne[0], (long long) ne[1]);
+    }
+    struct ggml_tensor * tensor = find(weights, name);
+    if (!tensor) {
+        weights->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: tensor %s is missing, expected shape %s", weights->file->path, name, wanted);
+        return NULL;
+    }
+    bool fits = ne[0] ? tensor->ne[0] == ne[0] : tensor->ne[0] >= k_min && tensor->ne[0] <= k_max;
+    for (int d = 1; d < GGML_MAX_DIMS; d++) {
+        fits = fits && tensor->ne[d] == (d < n_dims ? ne[d] : 1);
+    }
+    if (!fits) {
+        weights->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: tensor %s has shape [%lld, %lld, %lld, %lld], the keys imply %s", weights->file->path, name,
+                                  (long long) tensor->ne[0], (long long) tensor->ne[1], (long long) tensor->ne[2], (long long) tensor->ne[3], wanted);
+        return NULL;
+    }
+    const struct ggml_type_traits * traits = ggml_get_type_traits(tensor->type);
+    if (f32_only ? tensor->type != GGML_TYPE_F32 : !traits || (!traits->to_float && tensor->type != GGML_TYPE_F32)) {
+        weights->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: tensor %s is of type %s, expected %s", weights->file->path, name, ggml_type_name(tensor->type),
+                                  f32_only ? "f32" : "a floating-point or block type");
+        return NULL;
+    }
+    return tensor;
+}
+
+bool weights_has(const struct weights * weights, const char * fmt, ...) {
+    char name[NAME_BYTES];
+    FORMAT_NAME(name, fmt);
+    return find(weights, name) != NULL;
+}
+
+struct ggml_tensor * weights_vector(struct weights * weights, int64_t n, const char * fmt, ...) {
+    char name[NAME_BYTES];
+    FORMAT_NAME(name, fmt);
+    return require(weights, name, 1, (int64_t[3]) { n, 1, 1 }, 0, 0, true);
+}
+
+struct ggml_tensor * weights_matrix(struct weights * weights, int64_t n_in, int64_t n_out, const char * fmt, ...) {
+    char name[NAME_BYTES];
+    FORMAT_NAME(name, fmt);
+    return require(weights, name, 2, (int64_t[3]) { n_in, n_out, 1 }, 0, 0, false);
+}
+
+struct ggml_tensor * weights_kernel(struct weights * weights, int k_min, int k_max, int64_t n_in, int64_t n_out, const char * fmt, ...) {
+    char name[NAME_BYTES];
+    FORMAT_NAME(name, fmt);
+    return require(weights, name, 3, (int64_t[3]) { 0, n_in, n_out }, k_min, k_max, false);
+}
