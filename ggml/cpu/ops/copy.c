@@ -119,8 +119,10 @@ static void copy(const struct cpu_task * task, struct ggml_tensor * dst) {
     const struct side from = { src->type, src->nb[0], ggml_element_size(src) };
     int64_t first, last;
     if (ggml_is_contiguous(src) && ggml_is_contiguous(dst)) {
+        /* the stride of an axis of one element says nothing: [1, T] seen through a transpose keeps the old one */
+        const struct side to_packed = { to.type, to.size, to.size }, from_packed = { from.type, from.size, from.size };
         cpu_range(task, ggml_nelements(dst), 64, &first, &last);
-        copy_run((char *) dst->data + (size_t) first * to.size, &to, (const char *) src->data + (size_t) first * from.size, &from, last - first);
+        copy_run((char *) dst->data + (size_t) first * to.size, &to_packed, (const char *) src->data + (size_t) first * from.size, &from_packed, last - first);
         return;
     }
     if (src->type == dst->type && ggml_are_same_shape(src, dst) && to.stride == to.size && src->nb[1] == from.size && src->ne[0] > 1) {
