@@ -13,6 +13,7 @@
 #  error "GGUF files are little-endian and used in place"
 #endif
 
+#define HEADER_BYTES 24 /* magic, version, two counts */
 #define DEFAULT_ALIGNMENT 32
 #define MIN_ALIGNMENT 8
 #define MAX_ALIGNMENT 65536
@@ -24,12 +25,14 @@ static bool read_header(struct gguf_reader * r) {
     struct gguf_context * gguf = r->gguf;
     uint8_t magic[4];
     uint64_t n_tensors, n_kv;
-    if (gguf->size_bytes < 24) {
-        return reader_fail(r, "file of %zu bytes is too short for a GGUF header of 24", gguf->size_bytes);
+    if (gguf->size_bytes >= sizeof magic) {
+        reader_bytes(r, magic, sizeof magic, "magic");
+        if (memcmp(magic, "GGUF", sizeof magic) != 0) {
+            return reader_fail(r, "not a GGUF file: first bytes are %02x %02x %02x %02x, expected 47 47 55 46", magic[0], magic[1], magic[2], magic[3]);
+        }
     }
-    reader_bytes(r, magic, sizeof magic, "magic");
-    if (memcmp(magic, "GGUF", 4) != 0) {
-        return reader_fail(r, "not a GGUF file: first bytes are %02x %02x %02x %02x, expected 47 47 55 46", magic[0], magic[1], magic[2], magic[3]);
+    if (gguf->size_bytes < HEADER_BYTES) {
+        return reader_fail(r, "file of %zu bytes is too short for a GGUF header of %d", gguf->size_bytes, HEADER_BYTES);
     }
     reader_u32(r, &gguf->version, "version");
     if (gguf->version != 0 && (gguf->version & 0xffffu) == 0) {
