@@ -150,8 +150,6 @@ def _write(plan: Plan, bar: tqdm) -> None:
                     file.write(block)
                     bar.update(len(block))
                 file.write(b"\0" * (-file.tell() % ALIGNMENT_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
         os.replace(partial, plan.path)
     finally:
         partial.unlink(missing_ok=True)
