@@ -11,6 +11,7 @@ The split expression is the one of the Qwen2 tokenizer itself. transformers 4.57
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,28 +28,25 @@ SPLIT = (
 CONTROL, USER_DEFINED = 3, 4  # token types of the added tokens
 
 
-def missing_merges(tokens: list[str], types: np.ndarray, merges: list[str]) -> list[tuple[int, str]]:
+def missing_merges(ids: Mapping[str, int], added: Container[int], merges: list[str]) -> list[tuple[int, str]]:
     """The merges that start with `#` and are not in `merges`, as (token id, `left right`), in id order.
 
     A token made by merges was, at its rank, the join of the two pieces that the earlier merges reduce it to.
     """
-    added = np.isin(types, (CONTROL, USER_DEFINED))
-    candidates = [i for i, t in enumerate(tokens) if t[:1] == "#" and len(t) > 1 and not added[i]]
+    products = {m.replace(" ", "", 1) for m in merges if m[:1] == "#"}
+    candidates = sorted(i for t, i in ids.items() if t[:1] == "#" and len(t) > 1 and t not in products and i not in added)
     if not candidates:
         return []
+    tokens = {i: t for t, i in ids.items() if t[:1] == "#"}
     present = set(merges)
-    id_of = {t: i for i, t in enumerate(tokens)}
     found: list[tuple[int, str]] = []
     for token_id in candidates:
-        token = tokens[token_id]
-        if any(f"{token[:cut]} {token[cut:]}" in present for cut in range(1, len(token))):
-            continue
-        parts = list(token)
+        parts = list(tokens[token_id])
         while len(parts) > 2:
             joins = [
-                (id_of[a + b], at)
+                (ids[a + b], at)
                 for at, (a, b) in enumerate(zip(parts, parts[1:], strict=False))
-                if f"{a} {b}" in present and a + b in id_of
+                if f"{a} {b}" in present and a + b in ids
             ]
             rank, at = min(joins, default=(token_id, -1))
             if rank >= token_id:
@@ -60,15 +58,14 @@ def missing_merges(tokens: list[str], types: np.ndarray, merges: list[str]) -> l
     return found
 
 
-def complete_merges(tokens: list[str], types: np.ndarray, merges: list[str]) -> list[str]:
+def complete_merges(ids: Mapping[str, int], added: Container[int], merges: list[str]) -> list[str]:
     """`merges` with the missing `#` merges put where the ids of their products say."""
-    missing = missing_merges(tokens, types, merges)
+    missing = missing_merges(ids, added, merges)
     if not missing:
         return merges
-    id_of = {t: i for i, t in enumerate(tokens)}
     result, start = [], 0
     for token_id, merge in missing:
-        at = bisect_left(merges, token_id, lo=start, key=lambda m: id_of.get(m.replace(" ", "", 1), -1))
+        at = bisect_left(merges, token_id, lo=start, key=lambda m: ids.get(m.replace(" ", "", 1), -1))
         result += [*merges[start:at], merge]
         start = at
     return result + merges[start:]
@@ -81,9 +78,9 @@ class Tokenizer:
         import tokenizers  # here, because the command line's help does not need it
         from tokenizers import models, normalizers, pre_tokenizers
 
-        added = [i for i, kind in enumerate(types) if kind in (CONTROL, USER_DEFINED)]
-        merges = complete_merges(tokens, types, merges)
-        vocabulary = {token: i for i, token in enumerate(tokens)}
+        added = np.flatnonzero(np.isin(types, (CONTROL, USER_DEFINED))).tolist()
+        vocabulary = dict(zip(tokens, range(len(tokens)), strict=True))
+        merges = complete_merges(vocabulary, set(added), merges)
         try:
             model = models.BPE(vocabulary, list(map(tuple, map(str.split, merges))), fuse_unk=False, byte_fallback=False)
         except Exception as error:  # the library raises bare exceptions
