@@ -22,7 +22,8 @@ enum qt_status file_open(const char * path, struct qt_file ** file) {
     if (!opened->gguf) {
         file_free(opened);
         bool named = strstr(reason, path) != NULL;
-        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s%s%s", named ? "" : path, named ? "" : ": ", reason[0] ? reason : "not a readable GGUF file");
+        bool no_memory = strstr(reason, "no memory") != NULL; /* gguf.h answers in words only */
+        return QT_FAIL(no_memory ? QT_STATUS_OOM : QT_STATUS_INVALID_PARAMS, "%s%s%s", named ? "" : path, named ? "" : ": ", reason[0] ? reason : "not a readable GGUF file");
     }
     *file = opened;
     return QT_STATUS_OK;

@@ -19,7 +19,7 @@ enum qt_status weights_init(struct weights * weights, struct qt_file * file, ggm
     }
     weights->buffer = ggml_backend_dev_buffer_from_host_ptr(device, (void *) (uintptr_t) mapping, n_bytes, largest_bytes);
     if (!weights->buffer) {
-        return QT_FAIL(QT_STATUS_OOM, "%s: the mapped file cannot be used by %s", file->path, ggml_backend_dev_name(device));
+        return QT_FAIL(QT_STATUS_OOM, "%s: no memory to use the mapped file on %s", file->path, ggml_backend_dev_name(device));
     }
     ggml_backend_buffer_set_usage(weights->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     int64_t i = 0;
