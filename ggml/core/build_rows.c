@@ -20,11 +20,12 @@ struct ggml_tensor * ggml_get_rows(struct ggml_context * ctx, struct ggml_tensor
     if (!a || !b) {
         return NULL;
     }
-    GGML_ASSERT(ggml_get_type_traits(a->type)->to_float && ggml_is_contiguous_rows(a));
+    GGML_ASSERT((ggml_get_type_traits(a->type)->to_float || a->type == GGML_TYPE_I32) && ggml_is_contiguous_rows(a));
     GGML_ASSERT(b->type == GGML_TYPE_I32 && b->ne[3] == 1);
     GGML_ASSERT(a->ne[2] == b->ne[1] && a->ne[3] == b->ne[2]); /* each matrix of a has its own column of indices */
     int64_t ne[GGML_MAX_DIMS] = { a->ne[0], b->ne[0], b->ne[1], b->ne[2] };
-    return tensor_new_op(ctx, GGML_OP_GET_ROWS, GGML_TYPE_F32, ne, a, b, NULL); /* [n, r, ...] */
+    enum ggml_type type = a->type == GGML_TYPE_I32 ? GGML_TYPE_I32 : GGML_TYPE_F32; /* numbers stay numbers, as in ggml */
+    return tensor_new_op(ctx, GGML_OP_GET_ROWS, type, ne, a, b, NULL);              /* [n, r, ...] */
 }
 
 struct ggml_tensor * ggml_set_rows(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b, struct ggml_tensor * c) {
