@@ -1,18 +1,14 @@
-/* api.c - library, context and file entries of qwentts.h: check the arguments, call, answer with status and text. */
+/* api.c - library and context entries of qwentts.h: check the arguments, call, answer with status and text. Files: api_file.c; sessions:
+ * api_session.c. */
 #include "context.h"
 #include "log.h"
-#include "session.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define V4_SIZE offsetof(struct qt_init_params, n_threads) /* bytes of version 4's fields */
 #define MAX_THREADS 4096
-
-#define REQUIRE(pointer) do { if (!(pointer)) return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: " #pointer " is NULL", __func__); } while (0)
 
 const char * qt_version(void) {
 #if defined(__VERSION__)
@@ -53,8 +49,6 @@ size_t qt_struct_size(const char * name) {
     return 0;
 }
 
-/* --- context --- */
-
 static enum qt_status check_version(const char * who, int version) {
     if (version < QT_ABI_MIN_VERSION || version > QT_ABI_VERSION) {
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: abi_version is %d, this library accepts %d to %d", who, version, QT_ABI_MIN_VERSION, QT_ABI_VERSION);
@@ -77,7 +71,7 @@ static void fill_defaults(struct qt_init_params * params, int version) {
 }
 
 enum qt_status qt_init_params_fill(struct qt_init_params * params, int abi_version, size_t struct_size) {
-    REQUIRE(params);
+    QT_REQUIRE(params);
     QT_TRY(check_version(__func__, abi_version));
     /* Version 4's struct ends after codec_chunk_sec, padded to the alignment of its pointers. */
     size_t v4_size = (V4_SIZE + _Alignof(struct qt_init_params) - 1) / _Alignof(struct qt_init_params) * _Alignof(struct qt_init_params);
@@ -136,8 +130,8 @@ const char * qt_backend_name(const struct qt_context * ctx) {
 }
 
 enum qt_status qt_facts_get(const struct qt_context * ctx, struct qt_facts * facts, size_t struct_size) {
-    REQUIRE(ctx);
-    REQUIRE(facts);
+    QT_REQUIRE(ctx);
+    QT_REQUIRE(facts);
     if (struct_size == 0 || struct_size > sizeof *facts) {
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: struct_size is %zu, valid: 1 to %zu", __func__, struct_size, sizeof *facts);
     }
@@ -170,68 +164,4 @@ int qt_n_speakers(const struct qt_context * ctx) {
 
 const char * qt_speaker_name(const struct qt_context * ctx, int index) {
     return ctx && index >= 0 && index < ctx->n_speakers ? ctx->speakers[index] : NULL;
-}
-
-/* --- files --- */
-
-enum qt_status qt_file_open(const char * path, struct qt_file ** file) {
-    REQUIRE(file);
-    *file = NULL;
-    REQUIRE(path);
-    return file_open(path, file);
-}
-
-void qt_file_free(struct qt_file * file) {
-    file_free(file);
-}
-
-int64_t qt_file_n_keys(const struct qt_file * file) {
-    return file ? gguf_get_n_kv(file->gguf) : 0;
-}
-
-const char * qt_file_key(const struct qt_file * file, int64_t index) {
-    return file && index >= 0 && index < gguf_get_n_kv(file->gguf) ? gguf_get_key(file->gguf, index) : NULL;
-}
-
-enum qt_status qt_file_value(const struct qt_file * file, const char * key, struct qt_value * value) {
-    REQUIRE(file);
-    REQUIRE(key);
-    REQUIRE(value);
-    return file_value(file, key, value);
-}
-
-int64_t qt_file_n_tensors(const struct qt_file * file) {
-    return file ? gguf_get_n_tensors(file->gguf) : 0;
-}
-
-static enum qt_status check_index(const char * who, const struct qt_file * file, int64_t index) {
-    int64_t n = gguf_get_n_tensors(file->gguf);
-    if (index < 0 || index >= n) {
-        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: index is %lld, the file has %lld tensors", who, (long long) index, (long long) n);
-    }
-    return QT_STATUS_OK;
-}
-
-enum qt_status qt_file_tensor(const struct qt_file * file, int64_t index, struct qt_tensor_info * info) {
-    REQUIRE(file);
-    REQUIRE(info);
-    QT_TRY(check_index(__func__, file, index));
-    const int64_t * ne = gguf_get_tensor_ne(file->gguf, index);
-    enum ggml_type type = gguf_get_tensor_type(file->gguf, index);
-    *info = (struct qt_tensor_info) {
-        .name = gguf_get_tensor_name(file->gguf, index),
-        .type_name = ggml_type_name(type),
-        .type = (int32_t) type,
-        .n_dims = gguf_get_tensor_n_dims(file->gguf, index),
-        .ne = { ne[0], ne[1], ne[2], ne[3] },
-        .n_bytes = (int64_t) gguf_get_tensor_size(file->gguf, index),
-    };
-    return QT_STATUS_OK;
-}
-
-enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t index, float * values, int64_t n_values) {
-    REQUIRE(file);
-    REQUIRE(values);
-    QT_TRY(check_index(__func__, file, index));
-    return file_tensor_read(file, index, values, n_values);
 }

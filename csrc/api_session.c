@@ -4,14 +4,13 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#define REQUIRE(pointer) do { if (!(pointer)) return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: " #pointer " is NULL", __func__); } while (0)
 #define REQUIRE_PART(session, file, what) \
     do { if (!(session)->context->file) return QT_FAIL(QT_STATUS_MODE_INVALID, "%s: no " what " is loaded", __func__); } while (0)
 
 enum qt_status qt_session_new(struct qt_context * ctx, struct qt_session ** session) {
-    REQUIRE(session);
+    QT_REQUIRE(session);
     *session = NULL;
-    REQUIRE(ctx);
+    QT_REQUIRE(ctx);
     return session_new(ctx, session);
 }
 
@@ -20,7 +19,7 @@ void qt_session_free(struct qt_session * session) {
 }
 
 enum qt_status qt_session_reset(struct qt_session * session) {
-    REQUIRE(session);
+    QT_REQUIRE(session);
     session_reset(session);
     return QT_STATUS_OK;
 }
@@ -32,7 +31,7 @@ void qt_session_cancel(struct qt_session * session) {
 }
 
 enum qt_status qt_session_set_tap(struct qt_session * session, qt_tap_cb callback, void * user_data) {
-    REQUIRE(session);
+    QT_REQUIRE(session);
     session_set_tap(session, callback, user_data);
     return QT_STATUS_OK;
 }
@@ -61,9 +60,9 @@ static enum qt_status check_room(const char * who, const struct qt_session * s, 
 }
 
 enum qt_status qt_text_embed(struct qt_session * session, const int32_t * ids, int n, float * rows) {
-    REQUIRE(session);
-    REQUIRE(ids);
-    REQUIRE(rows);
+    QT_REQUIRE(session);
+    QT_REQUIRE(ids);
+    QT_REQUIRE(rows);
     REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     QT_TRY(check_count(__func__, "n", n));
@@ -73,9 +72,9 @@ enum qt_status qt_text_embed(struct qt_session * session, const int32_t * ids, i
 }
 
 enum qt_status qt_code_embed(struct qt_session * session, int codebook, const int32_t * codes, int n, float * rows) {
-    REQUIRE(session);
-    REQUIRE(codes);
-    REQUIRE(rows);
+    QT_REQUIRE(session);
+    QT_REQUIRE(codes);
+    QT_REQUIRE(rows);
     REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     QT_TRY(check_count(__func__, "n", n));
@@ -88,9 +87,9 @@ enum qt_status qt_code_embed(struct qt_session * session, int codebook, const in
 }
 
 enum qt_status qt_talker_prefill(struct qt_session * session, const float * rows, int n_rows, float * logits) {
-    REQUIRE(session);
-    REQUIRE(rows);
-    REQUIRE(logits);
+    QT_REQUIRE(session);
+    QT_REQUIRE(rows);
+    QT_REQUIRE(logits);
     REQUIRE_PART(session, talker_file, "talker");
     QT_TRY(check_count(__func__, "n_rows", n_rows));
     QT_TRY(check_room(__func__, session, n_rows));
@@ -100,10 +99,10 @@ enum qt_status qt_talker_prefill(struct qt_session * session, const float * rows
 }
 
 enum qt_status qt_talker_step(struct qt_session * session, const int32_t * codes, const float * overlay, float * logits) {
-    REQUIRE(session);
-    REQUIRE(codes);
-    REQUIRE(overlay);
-    REQUIRE(logits);
+    QT_REQUIRE(session);
+    QT_REQUIRE(codes);
+    QT_REQUIRE(overlay);
+    QT_REQUIRE(logits);
     REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     if (session->talker.n_past == 0) {
@@ -122,8 +121,8 @@ enum qt_status qt_talker_step(struct qt_session * session, const int32_t * codes
 }
 
 enum qt_status qt_predictor_begin(struct qt_session * session, int32_t code0, float * logits) {
-    REQUIRE(session);
-    REQUIRE(logits);
+    QT_REQUIRE(session);
+    QT_REQUIRE(logits);
     REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     if (!session->talker.hidden_valid) {
@@ -137,8 +136,8 @@ enum qt_status qt_predictor_begin(struct qt_session * session, int32_t code0, fl
 }
 
 enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, float * logits) {
-    REQUIRE(session);
-    REQUIRE(logits);
+    QT_REQUIRE(session);
+    QT_REQUIRE(logits);
     REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     int n_groups = c->facts.n_code_groups, next = session->predictor.next;
@@ -154,10 +153,10 @@ enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, floa
 }
 
 enum qt_status qt_codec_decode(struct qt_session * session, const int32_t * codes, int n_frames, struct qt_audio * audio) {
-    REQUIRE(audio);
+    QT_REQUIRE(audio);
     *audio = (struct qt_audio) { 0 };
-    REQUIRE(session);
-    REQUIRE(codes);
+    QT_REQUIRE(session);
+    QT_REQUIRE(codes);
     REQUIRE_PART(session, codec_file, "codec");
     const struct qt_context * c = session->context;
     int limit = INT_MAX / c->facts.hop_samples;

@@ -1,4 +1,4 @@
-/* context.c - load order: open the files, compare their kinds, read sizes, compare the two files, start the backend, bind the weights. Cheap
+/* context.c - load order: find the backend, open the files, compare their kinds, read sizes, compare the two files, start it, bind the weights. Cheap
  * checks come first, so that a wrong file is refused before memory is spent. */
 #include "context.h"
 
@@ -21,14 +21,18 @@ static void list_devices(char * text, size_t size) {
     }
 }
 
-static enum qt_status start_backend(struct qt_context * c, const char * name, int n_threads) {
+static enum qt_status find_device(const char * name, ggml_backend_dev_t * device) {
     bool automatic = !name || strcasecmp(name, "auto") == 0;
-    ggml_backend_dev_t device = automatic ? ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) : ggml_backend_dev_by_name(name);
-    if (!device) {
+    *device = automatic ? ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) : ggml_backend_dev_by_name(name);
+    if (!*device) {
         char devices[256];
         list_devices(devices, sizeof devices);
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "backend is '%.64s', valid: %s", automatic ? "auto" : name, devices);
     }
+    return QT_STATUS_OK;
+}
+
+static enum qt_status start_backend(struct qt_context * c, ggml_backend_dev_t device, int n_threads) {
     c->backend = ggml_backend_dev_init(device, NULL);
     if (!c->backend) {
         const char * tier = getenv("QWENTTS_CPU_TIER");
@@ -97,11 +101,12 @@ static enum qt_status read_facts(struct qt_context * c, struct talker_sizes * ta
 static enum qt_status load(struct qt_context * c, const struct qt_init_params * params) {
     struct talker_sizes talker = { 0 };
     struct codec_sizes codec = { 0 };
+    ggml_backend_dev_t device;
+    QT_TRY(find_device(params->backend, &device));
     QT_TRY(open_files(c, params));
     QT_TRY(read_facts(c, &talker, &codec));
-    QT_TRY(start_backend(c, params->backend, params->n_threads));
+    QT_TRY(start_backend(c, device, params->n_threads));
     log_write(QT_LOG_INFO, "qwentts %s, %s", QT_VERSION, c->backend_name);
-    ggml_backend_dev_t device = ggml_backend_get_device(c->backend);
     if (c->talker_file) {
         QT_TRY(weights_init(&c->talker_weights, c->talker_file, device));
         QT_TRY(talker_load(&c->talker, &c->talker_weights, &talker));

@@ -15,6 +15,8 @@ enum qt_status error_set(enum qt_status status, const char * fmt, ...) QT_PRINTF
 const char * error_text(void);
 
 #define QT_FAIL(status, ...) error_set((status), __VA_ARGS__)
+/* In an entry of qwentts.h: refuse a NULL argument by its name. */
+#define QT_REQUIRE(pointer) do { if (!(pointer)) return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: " #pointer " is NULL", __func__); } while (0)
 #define QT_TRY(call) do { enum qt_status qt_try_status_ = (call); if (qt_try_status_ != QT_STATUS_OK) return qt_try_status_; } while (0)
 
 #endif
