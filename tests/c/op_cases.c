@@ -196,7 +196,7 @@ static const int64_t SHAPES[][4] = { { 64 }, { 37, 5 }, { 1 }, { 33, 3, 2, 2 } }
 
 static void cases_copy(struct op_list * l) {
     static const enum ggml_type floats[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16 };
-    static const int64_t blocks[][4] = { { 32 }, { 64, 5 }, { 96, 3, 2, 2 } }, wide[4] = { 37, 6 }, refit[4] = { 74, 3 };
+    static const int64_t wide[4] = { 37, 6 }, refit[4] = { 74, 3 };
     for (int to = 0; to < 3; to++) {
         for (int from = 0; from < 3; from++) {
             for (int s = 0; s < N_OF(SHAPES); s++) {
@@ -219,13 +219,6 @@ static void cases_copy(struct op_list * l) {
             c->type = floats[to];
             c->la = (enum op_layout) layout;
         }
-    }
-    for (int s = 0; s < N_OF(blocks); s++) {
-        struct op_case * c = op_list_add2(l, GGML_OP_CPY, build_cpy, blocks[s], NULL);
-        c->type = GGML_TYPE_Q8_0;
-        c->lo = s ? -1 : -1e-3;
-        c->la = s == 2 ? LAYOUT_PERMUTED : LAYOUT_PACKED;
-        c->lb = s == 1 ? LAYOUT_STRIDED : LAYOUT_PACKED;
     }
     op_list_add2(l, GGML_OP_CPY, build_cpy, wide, refit); /* the same elements in another shape */
     op_list_add2(l, GGML_OP_CONT, build_cont, (const int64_t[4]) { 1600, 96 }, NULL)->la = LAYOUT_TRANSPOSED;

@@ -26,7 +26,8 @@ void op_metrics_add(struct op_metrics * m, enum ggml_type type, double got, doub
         m->ulp = fmax(m->ulp, fabs(got - nearest) / op_dtype_ulp(type, nearest));
     }
     if (error > 0) {
-        m->mag = fmax(m->mag, mag > 0 ? error / mag : got == nearest ? 0 : INFINITY);
+        /* under the least normal number a value has few digits, whatever its magnitude */
+        m->mag = fmax(m->mag, mag > 0 ? error / fmax(mag, 0x1p-126) : got == nearest ? 0 : INFINITY);
     }
     m->sum_error2 += error * error;
     m->sum_ref2 += ref * ref;

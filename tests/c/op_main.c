@@ -107,7 +107,7 @@ static bool parse_threads(struct op_options * o, const char * text) {
 }
 
 static int usage(const char * what) {
-    fprintf(stderr, "op_runner: %s\nusage: op_runner test|perf|support|tiers|cases [--op NAME] [--filter TEXT] [--backend NAME] [--tier NAME]"
+    fprintf(stderr, "op_runner: %s\nusage: op_runner test|perf|support|cases [--tiers] [--op NAME] [--filter TEXT] [--backend NAME] [--tier NAME]"
                     " [--threads 1,2,4] [--seed N] [--fault NAME] [--working-set-mb N] [--quiet]\n", what);
     return EXIT_CANNOT_RUN;
 }
@@ -116,10 +116,12 @@ int main(int argc, char ** argv) {
     struct op_options o = { .backend_name = "CPU", .threads = { 1, 2, 4 }, .n_threads = 3, .seed = 1, .working_set_bytes = (size_t) 256 << 20 };
     const char * mode = argc > 1 ? argv[1] : "";
     const char * tier = NULL;
+    bool tiers = false;
     for (int i = 2; i < argc; i++) {
         const char * name = argv[i], * value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (!strcmp(name, "--quiet")) {
-            o.quiet = true;
+        if (!strcmp(name, "--quiet") || !strcmp(name, "--tiers")) {
+            o.quiet = o.quiet || !strcmp(name, "--quiet");
+            tiers = tiers || !strcmp(name, "--tiers");
             continue;
         }
         if (!value) {
@@ -135,7 +137,7 @@ int main(int argc, char ** argv) {
         else if (strcmp(name, "--threads") != 0 || !parse_threads(&o, value)) { return usage("an option is not known, or its value is not valid"); }
         i++;
     }
-    if (!strcmp(mode, "tiers")) {
+    if (!strcmp(mode, "support") && tiers) {
         printf("%s\n", ggml_cpu_tiers_available());
         return 0;
     }
@@ -162,7 +164,7 @@ int main(int argc, char ** argv) {
     } else if (!strcmp(mode, "perf")) {
         result = op_run_perf(backend, &o);
     } else {
-        result = usage("the first argument is test, perf, support, tiers or cases");
+        result = usage("the first argument is test, perf, support or cases");
     }
     op_list_free(&list);
     if (backend) {

@@ -265,7 +265,7 @@ static void row_shape(const struct ref_op * r, const int64_t i[4], double * out,
             default: out[k] = NAN; break;
         }
     }
-    if (r->c->type == GGML_TYPE_Q8_0 && (r->c->op == GGML_OP_CPY || r->c->op == GGML_OP_SET_ROWS)) {
+    if (r->c->type == GGML_TYPE_Q8_0 && r->c->op == GGML_OP_SET_ROWS) {
         block_steps(out, mag, r->ne[0]);
     }
 }

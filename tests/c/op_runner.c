@@ -1,7 +1,7 @@
 /* op_runner.c - every op of the tensor core against plain loops in double, in one static binary.
  *
  * op_runner test [--op NAME] [--filter TEXT] [--tier T] [--backend B] [--threads 1,2,4] [--seed N] [--fault NAME] [--quiet]
- * op_runner perf ... [--working-set-mb N] | support | tiers | cases
+ * op_runner perf ... [--working-set-mb N] | support [--tiers] | cases
  *
  * A case runs once per thread count between poisoned margins (same bytes each time, nothing else changed), is compared with the reference, and
  * runs again behind the graph allocator, where it may compute in place. It prints `op case backend tier metric bound verdict`; the exit code is

@@ -1,0 +1,276 @@
+/* abi_c99.c - the public interface as a strict C99 program sees it: every entry of qwentts.h is called in a way that returns early, without a
+ * model, and each refusal must say why: its text holds the field, the value and what would be valid. Exit code = failures. */
+#include "qwentts.h"
+
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Version 4's layout as its bindings declare it. */
+struct v4_init_params {
+    int          abi_version;
+    const char * talker_path;
+    const char * codec_path;
+    bool         use_fa;
+    bool         clamp_fp16;
+    int          max_batch;
+    float        codec_chunk_sec;
+};
+
+#define V4_FIELDS_BYTES (offsetof(struct v4_init_params, codec_chunk_sec) + sizeof(float))
+
+static int checks, failures;
+static const char * this_program; /* a file that is there and is not GGUF */
+
+static void check(bool holds, const char * what) {
+    checks++;
+    if (!holds) {
+        failures++;
+        printf("FAIL %s (last error: \"%s\")\n", what, qt_last_error());
+    }
+}
+
+/* The call refused with this status, and its text holds each of the words. NULL words are skipped. */
+static void refused(const char * what, int got, int want, const char * word0, const char * word1, const char * word2, const char * word3) {
+    const char * words[4];
+    int i;
+    words[0] = word0;
+    words[1] = word1;
+    words[2] = word2;
+    words[3] = word3;
+    checks++;
+    if (got != want) {
+        failures++;
+        printf("FAIL %s: status %d, expected %d\n", what, got, want);
+        return;
+    }
+    for (i = 0; i < 4; i++) {
+        if (words[i] && !strstr(qt_last_error(), words[i])) {
+            failures++;
+            printf("FAIL %s: \"%s\" does not name \"%s\"\n", what, qt_last_error(), words[i]);
+        }
+    }
+}
+
+static struct {
+    int calls;
+    enum qt_log_level level;
+    char text[512];
+    void * user_data;
+} logged;
+
+static void on_log(enum qt_log_level level, const char * message, void * user_data) {
+    logged.calls++;
+    logged.level = level;
+    logged.user_data = user_data;
+    strncpy(logged.text, message, sizeof logged.text - 1);
+}
+
+static void on_tap(const char * name, const float * data, const int64_t * ne, void * user_data) {
+    (void) name;
+    (void) data;
+    (void) ne;
+    (void) user_data;
+}
+
+static void library_entries(void) {
+    check(strcmp(qt_last_error(), "") == 0, "qt_last_error is empty before the first failure");
+    check(strncmp(qt_version(), "0.", 2) == 0, "qt_version begins with the version");
+    check(qt_abi_version() == QT_ABI_VERSION && qt_abi_min_version() == QT_ABI_MIN_VERSION, "library and header accept the same range");
+    check(qt_struct_size("qt_init_params") == sizeof(struct qt_init_params), "qt_struct_size(qt_init_params)");
+    check(qt_struct_size("qt_audio") == sizeof(struct qt_audio), "qt_struct_size(qt_audio)");
+    check(qt_struct_size("qt_facts") == sizeof(struct qt_facts), "qt_struct_size(qt_facts)");
+    check(qt_struct_size("qt_value") == sizeof(struct qt_value), "qt_struct_size(qt_value)");
+    check(qt_struct_size("qt_tensor_info") == sizeof(struct qt_tensor_info), "qt_struct_size(qt_tensor_info)");
+    check(qt_struct_size("qt_context") == 0 && qt_struct_size("qt_audi") == 0 && qt_struct_size("") == 0 && qt_struct_size(NULL) == 0,
+          "qt_struct_size of an opaque, an unknown, an empty and no name is 0");
+}
+
+static void default_params(void) {
+    struct qt_init_params p;
+    unsigned char bytes[sizeof(struct qt_init_params) + 16];
+    struct v4_init_params v4;
+    size_t i;
+    bool untouched = true;
+    char size[32];
+
+    memset(&p, 0xff, sizeof p);
+    check(qt_init_default_params(&p) == QT_STATUS_OK, "qt_init_default_params");
+    check(p.abi_version == QT_ABI_VERSION && !p.talker_path && !p.codec_path && p.use_fa && !p.clamp_fp16 && p.max_batch == 1 && p.codec_chunk_sec == 24.0f &&
+              p.n_threads == 0 && !p.backend,
+          "the defaults of version 5");
+
+    refused("fill NULL", qt_init_params_fill(NULL, QT_ABI_VERSION, sizeof p), QT_STATUS_INVALID_PARAMS, "params", "NULL", NULL, NULL);
+    refused("fill version 3", qt_init_params_fill(&p, 3, sizeof p), QT_STATUS_INVALID_PARAMS, "abi_version is 3", "4", "5", NULL);
+    refused("fill version 6", qt_init_params_fill(&p, 6, sizeof p), QT_STATUS_INVALID_PARAMS, "abi_version is 6", "4", "5", NULL);
+    refused("fill version INT_MIN", qt_init_params_fill(&p, INT_MIN, sizeof p), QT_STATUS_INVALID_PARAMS, "abi_version is -2147483648", "4", "5", NULL);
+    sprintf(size, "%lu", (unsigned long) sizeof p);
+    refused("fill version 5, size too small", qt_init_params_fill(&p, 5, 7), QT_STATUS_INVALID_PARAMS, "struct_size is 7", "version 5", size, NULL);
+    refused("fill version 5, size too large", qt_init_params_fill(&p, 5, sizeof p + 8), QT_STATUS_INVALID_PARAMS, "struct_size", "version 5", size, NULL);
+    sprintf(size, "%lu", (unsigned long) sizeof v4);
+    refused("fill version 4 with version 5's size", qt_init_params_fill(&p, 4, sizeof p), QT_STATUS_INVALID_PARAMS, "struct_size", "version 4", size, NULL);
+
+    /* Version 4: its fields, and not one byte after them. Both ways to ask for it. */
+    for (i = 0; i < 2; i++) {
+        size_t k;
+        memset(bytes, 0xa5, sizeof bytes);
+        if (i == 0) {
+            check(qt_init_params_fill((struct qt_init_params *) (void *) bytes, 4, sizeof v4) == QT_STATUS_OK, "fill version 4");
+        } else {
+            (qt_init_default_params)((struct qt_init_params *) (void *) bytes);
+        }
+        memcpy(&v4, bytes, sizeof v4);
+        check(v4.abi_version == 4 && !v4.talker_path && !v4.codec_path && v4.use_fa && !v4.clamp_fp16 && v4.max_batch == 1 && v4.codec_chunk_sec == 24.0f,
+              i ? "the defaults of version 4 from the plain symbol" : "the defaults of version 4");
+        for (k = V4_FIELDS_BYTES; k < sizeof bytes; k++) {
+            untouched = untouched && bytes[k] == 0xa5;
+        }
+        check(untouched, i ? "the plain symbol writes version 4's fields and no more" : "filling version 4 writes its fields and no more");
+    }
+    (qt_init_default_params)(NULL);
+}
+
+/* qt_init with one field wrong. */
+static void init_refused(const char * what, const struct qt_init_params * p, const char * word0, const char * word1, const char * word2) {
+    struct qt_context * ctx = qt_init(p);
+    refused(what, ctx ? QT_STATUS_OK : QT_STATUS_INVALID_PARAMS, QT_STATUS_INVALID_PARAMS, word0, word1, word2, NULL);
+    qt_free(ctx);
+}
+
+static void init_entries(void) {
+    static const char missing[] = "/nonexistent/qwentts/talker.gguf";
+    struct qt_init_params p, good;
+    int version;
+    char word[32];
+
+    qt_init_default_params(&good);
+    good.talker_path = missing;
+    init_refused("qt_init NULL", NULL, "params", "NULL", NULL);
+    for (version = -1; version <= 7; version++) {
+        if (version < QT_ABI_MIN_VERSION || version > QT_ABI_VERSION) {
+            memset(&p, 0xff, sizeof p); /* no other field may be read: the pointers are wild */
+            p.abi_version = version;
+            sprintf(word, "abi_version is %d,", version);
+            init_refused("qt_init with a foreign version", &p, word, "4", "5");
+        }
+    }
+    p = good;
+    p.talker_path = NULL;
+    init_refused("no path", &p, "talker_path", "codec_path", "NULL");
+    p = good;
+    p.max_batch = 2;
+    init_refused("max_batch 2", &p, "max_batch is 2", "1", NULL);
+    p = good;
+    p.codec_chunk_sec = 0.0f;
+    init_refused("codec_chunk_sec 0", &p, "codec_chunk_sec is 0", "over 0", NULL);
+    p.codec_chunk_sec = (float) sqrt(-1.0);
+    init_refused("codec_chunk_sec NaN", &p, "codec_chunk_sec is", "nan", NULL);
+    p.codec_chunk_sec = FLT_MAX * 2.0f;
+    init_refused("codec_chunk_sec infinite", &p, "codec_chunk_sec is inf", NULL, NULL);
+    p = good;
+    p.n_threads = -3;
+    init_refused("n_threads -3", &p, "n_threads is -3", "0", NULL);
+    p.n_threads = INT_MAX;
+    init_refused("n_threads INT_MAX", &p, "n_threads is 2147483647", "4096", NULL);
+    p = good;
+    p.backend = "abacus";
+    init_refused("an unknown backend", &p, "backend is 'abacus'", "CPU", NULL);
+    init_refused("a missing talker", &good, missing, NULL, NULL);
+    p = good;
+    p.talker_path = NULL;
+    p.codec_path = missing;
+    init_refused("a missing codec", &p, missing, NULL, NULL);
+    p.codec_path = this_program;
+    init_refused("a codec that is no GGUF file", &p, this_program, "GGUF", NULL);
+
+    /* A version 4 struct ends before n_threads: wild bytes there must not be read. */
+    memset(&p, 0xff, sizeof p);
+    (qt_init_default_params)(&p);
+    p.talker_path = missing;
+    init_refused("version 4 with wild bytes after its fields", &p, missing, NULL, NULL);
+
+    qt_log_set(on_log, &p);
+    init_refused("a missing talker, logged", &good, missing, NULL, NULL);
+    check(logged.calls >= 1 && logged.level == QT_LOG_ERROR && logged.user_data == &p && strcmp(logged.text, qt_last_error()) == 0,
+          "a failed qt_init logs the text of qt_last_error");
+    check(logged.text[0] && logged.text[strlen(logged.text) - 1] != '\n', "a logged message has no trailing newline");
+    qt_log_set(NULL, NULL);
+    logged.calls = 0;
+    init_refused("a missing talker, in silence", &good, missing, NULL, NULL);
+    check(logged.calls == 0, "no callback, no message");
+}
+
+static void context_entries(void) {
+    struct qt_facts facts;
+    qt_free(NULL);
+    check(strcmp(qt_backend_name(NULL), "") == 0, "qt_backend_name(NULL)");
+    refused("qt_facts_get NULL", qt_facts_get(NULL, &facts, sizeof facts), QT_STATUS_INVALID_PARAMS, "qt_facts_get", "ctx", "NULL", NULL);
+    check(!qt_context_file(NULL, QT_FILE_TALKER) && !qt_context_file(NULL, QT_FILE_CODEC), "qt_context_file(NULL)");
+    check(qt_num_codebooks(NULL) == 0, "qt_num_codebooks(NULL)");
+    check(qt_duration_sec_to_tokens(NULL, 1.0f) == 0, "qt_duration_sec_to_tokens(NULL)");
+    check(qt_n_speakers(NULL) == 0, "qt_n_speakers(NULL)");
+    check(!qt_speaker_name(NULL, 0), "qt_speaker_name(NULL)");
+}
+
+static void file_entries(void) {
+    static const char missing[] = "/nonexistent/qwentts/file.gguf";
+    struct qt_file * file = (struct qt_file *) &failures; /* not a file: must become NULL */
+    struct qt_value value;
+    struct qt_tensor_info info;
+    float x;
+    refused("qt_file_open without a path", qt_file_open(NULL, &file), QT_STATUS_INVALID_PARAMS, "qt_file_open", "path", "NULL", NULL);
+    check(!file, "qt_file_open leaves NULL on failure");
+    refused("qt_file_open without a result", qt_file_open(missing, NULL), QT_STATUS_INVALID_PARAMS, "file", "NULL", NULL, NULL);
+    refused("qt_file_open of a missing file", qt_file_open(missing, &file), QT_STATUS_INVALID_PARAMS, missing, NULL, NULL, NULL);
+    refused("qt_file_open of a folder", qt_file_open("/", &file), QT_STATUS_INVALID_PARAMS, "/", NULL, NULL, NULL);
+    refused("qt_file_open of another format", qt_file_open(this_program, &file), QT_STATUS_INVALID_PARAMS, this_program, "GGUF", NULL, NULL);
+    check(!file, "qt_file_open leaves NULL after each of them");
+    qt_file_free(NULL);
+    check(qt_file_n_keys(NULL) == 0 && !qt_file_key(NULL, 0), "keys of no file");
+    check(qt_file_n_tensors(NULL) == 0, "tensors of no file");
+    refused("qt_file_value NULL", qt_file_value(NULL, "general.name", &value), QT_STATUS_INVALID_PARAMS, "qt_file_value", "file", "NULL", NULL);
+    refused("qt_file_tensor NULL", qt_file_tensor(NULL, 0, &info), QT_STATUS_INVALID_PARAMS, "qt_file_tensor", "file", "NULL", NULL);
+    refused("qt_file_tensor_read NULL", qt_file_tensor_read(NULL, 0, &x, 1), QT_STATUS_INVALID_PARAMS, "qt_file_tensor_read", "file", "NULL", NULL);
+}
+
+static void session_entries(void) {
+    struct qt_session * session = (struct qt_session *) &failures;
+    struct qt_audio audio;
+    int32_t code = 0;
+    float x = 0;
+    refused("qt_session_new without a context", qt_session_new(NULL, &session), QT_STATUS_INVALID_PARAMS, "qt_session_new", "ctx", "NULL", NULL);
+    check(!session, "qt_session_new leaves NULL on failure");
+    refused("qt_session_new without a result", qt_session_new(NULL, NULL), QT_STATUS_INVALID_PARAMS, "session", "NULL", NULL, NULL);
+    qt_session_free(NULL);
+    qt_session_cancel(NULL);
+    refused("qt_session_reset", qt_session_reset(NULL), QT_STATUS_INVALID_PARAMS, "qt_session_reset", "session", "NULL", NULL);
+    refused("qt_session_set_tap", qt_session_set_tap(NULL, on_tap, NULL), QT_STATUS_INVALID_PARAMS, "qt_session_set_tap", "session", "NULL", NULL);
+    refused("qt_text_embed", qt_text_embed(NULL, &code, 1, &x), QT_STATUS_INVALID_PARAMS, "qt_text_embed", "session", "NULL", NULL);
+    refused("qt_code_embed", qt_code_embed(NULL, 0, &code, 1, &x), QT_STATUS_INVALID_PARAMS, "qt_code_embed", "session", "NULL", NULL);
+    refused("qt_talker_prefill", qt_talker_prefill(NULL, &x, 1, &x), QT_STATUS_INVALID_PARAMS, "qt_talker_prefill", "session", "NULL", NULL);
+    refused("qt_talker_step", qt_talker_step(NULL, &code, &x, &x), QT_STATUS_INVALID_PARAMS, "qt_talker_step", "session", "NULL", NULL);
+    refused("qt_predictor_begin", qt_predictor_begin(NULL, 0, &x), QT_STATUS_INVALID_PARAMS, "qt_predictor_begin", "session", "NULL", NULL);
+    refused("qt_predictor_step", qt_predictor_step(NULL, 0, &x), QT_STATUS_INVALID_PARAMS, "qt_predictor_step", "session", "NULL", NULL);
+    memset(&audio, 0xff, sizeof audio); /* a wild pointer in samples must not survive */
+    refused("qt_codec_decode", qt_codec_decode(NULL, &code, 1, &audio), QT_STATUS_INVALID_PARAMS, "qt_codec_decode", "session", "NULL", NULL);
+    check(!audio.samples && audio.n_samples == 0, "a failed qt_codec_decode leaves empty audio");
+    refused("qt_codec_decode without a result", qt_codec_decode(NULL, &code, 1, NULL), QT_STATUS_INVALID_PARAMS, "audio", "NULL", NULL, NULL);
+    qt_audio_free(&audio);
+    qt_audio_free(&audio);
+    qt_audio_free(NULL);
+    check(!audio.samples && audio.n_samples == 0 && audio.sample_rate == 0 && audio.channels == 0, "qt_audio_free of empty audio leaves it empty");
+}
+
+int main(int argc, char ** argv) {
+    this_program = argc > 0 ? argv[0] : "";
+    library_entries();
+    default_params();
+    init_entries();
+    context_entries();
+    file_entries();
+    session_entries();
+    printf("abi_c99: %d checks, %d failed\n", checks, failures);
+    return failures > 125 ? 125 : failures;
+}
