@@ -17,13 +17,13 @@ STDOUT = "-"
 
 
 def wav_bytes(samples: np.ndarray, sample_rate: int, *, format: str = "wav16") -> bytes:
-    """A mono WAV file of samples in [-1, 1]."""
+    """A mono WAV file of samples in [-1, 1]; soundfile clips what lies beyond in the integer formats."""
     import soundfile  # here: loading libsndfile takes 30 ms that --help does not need
 
     if format not in SUBTYPES:
         raise ParameterError(f"format is {format!r}, valid are {', '.join(SUBTYPES)}")
     out = io.BytesIO()
-    soundfile.write(out, np.clip(samples, -1, 1), sample_rate, format="WAV", subtype=SUBTYPES[format])
+    soundfile.write(out, samples, sample_rate, format="WAV", subtype=SUBTYPES[format])
     return out.getvalue()
 
 

@@ -9,6 +9,7 @@ from conftest import Facts, ScriptedStack
 
 from qwentts.errors import Cancelled, GenerateError, ParameterError
 from qwentts.generate import FrameLoop, Limits, derived_cap_frames, frame_limit, interruptible
+from qwentts.philox import uniforms
 from qwentts.settings import choose
 
 EOS = 2150
@@ -80,6 +81,20 @@ def test_draws_depend_on_the_seed_and_replay():
 
     first, again, other = (run(Flat(0), max_frames=20, seed=s)[0] for s in (5, 5, 6))
     assert (first == again).all() and (first != other).any(axis=0).all()
+
+
+def test_codebook_g_of_frame_f_is_drawn_with_its_own_uniform():
+    class Flat(ScriptedStack):
+        def _predict(self, logits):
+            logits[:] = 0
+
+        def predictor_step(self, code, logits):
+            logits[:] = 0
+
+    codes, _, _ = run(Flat(list(range(9))), max_frames=9, seed=11, subtalker_top_k=0)
+    n_values = 32  # equal weights: the first index whose cumulative weight reaches u * 32
+    want = np.ceil(uniforms(11, 0, 9 * 5).reshape(9, 5) * np.float32(n_values)) - 1
+    assert (codes[:, 1:] == want[:, 1:]).all()
 
 
 def test_a_cancel_event_ends_within_a_frame():

@@ -16,8 +16,8 @@ def test_defaults_without_a_file():
 
 
 def test_the_file_comes_before_the_defaults_and_the_caller_before_the_file():
-    chosen = choose({"top_p": 0.8, "temperature": None}, FILE)
-    assert chosen.talker == Settings(False, 0.6, 20, 0.8)  # a sampling option turns this stack's sampling on
+    chosen = choose({"top_p": 0.8, "temperature": None, "top_k": 30}, FILE)
+    assert chosen.talker == Settings(False, 0.6, 30, 0.8)  # a sampling option turns this stack's sampling on
     assert chosen.predictor == Settings(True, 0.9, 7, 1.0)
     assert chosen.repetition_penalty == 1.0
 
