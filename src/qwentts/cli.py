@@ -120,13 +120,14 @@ _TTS_HELP = (
 
 def _add_speak_arguments(parser: Parser, *, model_required: bool) -> None:
     """The specification's flags, and ours behind them."""
-    need = {} if not model_required else {"required": True}
     demo = "" if model_required else " (default: the demonstration voice)"
-    parser.add_argument("--model", metavar="GGUF", help=f"talker file, qwen-talker-*.gguf{demo}", **need)
-    parser.add_argument("--codec", metavar="GGUF", help=f"codec file, qwen-tokenizer-*.gguf{demo}", **need)
+    parser.add_argument("--model", metavar="GGUF", help=f"talker file, qwen-talker-*.gguf{demo}", required=model_required)
+    parser.add_argument("--codec", metavar="GGUF", help=f"codec file, qwen-tokenizer-*.gguf{demo}", required=model_required)
     parser.add_argument("-o", "--output", metavar="PATH", required=True, help="WAV file to write, - for standard output")
     parser.add_argument("--format", default="wav16", choices=tuple(SUBTYPES), help="16 or 24 bits, or 32-bit float (default wav16)")
-    parser.add_argument("--lang", "--language", dest="lang", default="auto", metavar="NAME", help="name, code or tag: english, en, en-US (default auto)")
+    parser.add_argument(
+        "--lang", "--language", dest="lang", default="auto", metavar="NAME", help="name, code or tag: english, en, en-US (default auto)"
+    )  # fmt: skip
     parser.add_argument("--instruct", metavar="TEXT", help="style instruction: required for voice_design, optional for custom_voice")
     parser.add_argument("--speaker", metavar="NAME", help="speaker of a custom_voice model")
     for flag, kind, text in MODE_FLAGS:

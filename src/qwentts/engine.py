@@ -99,7 +99,7 @@ class Engine:
         handle = lib.qt_context_file(self._handle, kind)
         if handle == ffi.NULL:
             raise ModelFileError(f"no {'talker' if kind == TALKER else 'codec'} file is loaded")
-        return ModelFile(handle, os.fspath(self._paths[kind]), self)
+        return ModelFile(handle, os.fspath(self._paths[kind] or ""), self)
 
     def session(self) -> Session:
         """A new session over these weights."""

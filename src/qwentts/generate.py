@@ -131,9 +131,7 @@ def frame_limit(caller: int | None, file_limit: int, n_text: int, n_rows: int, f
     """Frames the loop may make: the caller's limit, else the derived cap within the file's; never beyond the context."""
     room = facts.context_length - n_rows + 1  # the last frame is never fed back
     if room < 1:
-        raise ParameterError(
-            f"text needs {n_rows} positions in the prompt, the model's context has {facts.context_length}: split the text"
-        )
+        raise ParameterError(f"text needs {n_rows} positions in the prompt, the model's context has {facts.context_length}: split the text")
     if caller is None:
         return min(derived_cap_frames(n_text, facts.frame_hz), file_limit, room)
     if isinstance(caller, bool) or not isinstance(caller, int) or caller < 1:

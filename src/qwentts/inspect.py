@@ -98,5 +98,6 @@ def report(facts: dict[str, Any]) -> str:
         lines.append("            not a Qwen3-TTS file: only its tables are shown")
     lines.append(f"parameters  {facts['parameters']:,} in {facts['tensors']} tensors")
     lines += [f"  {name:<16}{count:>15,}" for name, count in facts["parts"].items()]
-    lines += [f"  {name:<16}{row['parameters']:>15,} in {row['tensors']} tensors, {row['bytes']:,} bytes" for name, row in facts["types"].items()]
+    for name, row in facts["types"].items():
+        lines.append(f"  {name:<16}{row['parameters']:>15,} in {row['tensors']} tensors, {row['bytes']:,} bytes")
     return "\n".join(lines)

@@ -48,19 +48,19 @@ def resolve(language: str | None, table: Mapping[str, int]) -> str:
         return wanted
     primary, *subtags = wanted.replace("_", "-").split("-")
     subtags_ok = all(part.isalnum() and len(part) <= 8 for part in subtags)
-    name = NAME_OF.get(primary)
+    name = NAME_OF.get(primary, "")
     if name in table and subtags_ok:
         return name
     raise ParameterError(f"language {language!r} is not known{_suggestion(primary, wanted, table)}; valid are {_listing(table)}")
 
 
 def _suggestion(primary: str, wanted: str, table: Mapping[str, int]) -> str:
-    name = SLIPS.get(primary)
+    name = SLIPS.get(primary, "")
     if name not in table:
         close = difflib.get_close_matches(wanted, [n for n in offered(table) if n != AUTO], n=1, cutoff=0.7)
-        name = close[0] if close else None
-    if name is None:
-        return ""
+        if not close:
+            return ""
+        name = close[0]
     code = CODES.get(name, (name,))[0]
     return f": did you mean {code!r} ({name})?" if code != name else f": did you mean {name!r}?"
 

@@ -16,7 +16,10 @@ ABBREVIATIONS = frozenset(
     "bzw usw str hr fr sra dra".split()
 )
 BEFORE_NUMBERS = frozenset("no nr vol fig pp approx ca art jan feb mar apr jun jul aug sep sept oct nov dec".split())
-ENDS = re.compile(r"""([.!?\u2026]+)(["'\u201d\u2019)\]\u00bb]*)(?=\s|$)|([\u3002\uff01\uff1f\uff0e]+["'\u201d\u2019\uff09\u300d\u300f]*)""")
+ENDS = re.compile(
+    r"""([.!?\u2026]+)(["'\u201d\u2019)\]\u00bb]*)(?=\s|$)"""  # with closing quotes, before white space
+    r"""|([\u3002\uff01\uff1f\uff0e]+["'\u201d\u2019\uff09\u300d\u300f]*)"""  # CJK marks, anywhere
+)
 WORD_BEFORE = re.compile(r"[^\W\d_]+$")
 
 

@@ -47,9 +47,7 @@ def read_talker_info(file: ModelFile) -> TalkerInfo:
     speakers = _table(file, "speaker")
     dialects = file.get("qwen3-tts.codec.speaker_dialects", [])
     if len(dialects) not in (0, len(speakers)):
-        raise ModelFileError(
-            f"{file.path}: qwen3-tts.codec.speaker_dialects has {len(dialects)} entries for {len(speakers)} speakers"
-        )
+        raise ModelFileError(f"{file.path}: qwen3-tts.codec.speaker_dialects has {len(dialects)} entries for {len(speakers)} speakers")
     generation = {name: file.get(f"generation.{name}") for name in GENERATION}
     return TalkerInfo(
         model_type=model_type,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Container, Mapping
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_SPACE = methodcaller("partition", " ")
 CONTROL, USER_DEFINED = 3, 4  # token types of the added tokens
 
 
@@ -44,9 +46,7 @@ def missing_merges(ids: Mapping[str, int], added: Container[int], merges: list[s
         parts = list(tokens[token_id])
         while len(parts) > 2:
             joins = [
-                (ids[a + b], at)
-                for at, (a, b) in enumerate(zip(parts, parts[1:], strict=False))
-                if f"{a} {b}" in present and a + b in ids
+                (ids[a + b], at) for at, (a, b) in enumerate(zip(parts, parts[1:], strict=False)) if f"{a} {b}" in present and a + b in ids
             ]
             rank, at = min(joins, default=(token_id, -1))
             if rank >= token_id:
@@ -82,7 +82,7 @@ class Tokenizer:
         vocabulary = dict(zip(tokens, range(len(tokens)), strict=True))
         merges = complete_merges(vocabulary, set(added), merges)
         try:
-            model = models.BPE(vocabulary, list(map(tuple, map(str.split, merges))), fuse_unk=False, byte_fallback=False)
+            model = models.BPE(vocabulary, [(left, right) for left, _, right in map(_SPACE, merges)], fuse_unk=False, byte_fallback=False)
         except Exception as error:  # the library raises bare exceptions
             raise ModelFileError(f"{path}: tokenizer.ggml.tokens and tokenizer.ggml.merges do not fit together: {error}") from None
         self._tokenizer = tokenizers.Tokenizer(model)

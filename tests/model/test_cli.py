@@ -104,7 +104,7 @@ def test_json_reports_the_run_and_length_is_a_warning_with_exit_code_0(tmp_path)
     assert result.returncode == 0
     assert (figures["finish_reason"], figures["seed"], figures["frames"], figures["max_frames"]) == ("length", 4, 5, 5)
     assert set(figures["timings_s"]) == {"load", "prefill", "talker", "predictor", "sampling", "codec", "total"}
-    assert result.err == "qwentts: warning: finish reason length: the frame limit (5) was reached before the speech ended; --max-new sets another\n"
+    assert result.err.startswith("qwentts: warning: finish reason length: the frame limit (5) was reached") and result.err.count("\n") == 1
 
 
 def test_lines_are_spoken_one_by_one(tmp_path):

@@ -89,7 +89,11 @@ def test_requests_side_by_side_give_the_same_bytes_as_alone(voices):
     tts = voices["custom_voice"]
     alone = [say(tts, seed=s, greedy=False).samples.tobytes() for s in range(3)]
     together: dict[int, bytes] = {}
-    threads = [threading.Thread(target=lambda s=s: together.update({s: say(tts, seed=s, greedy=False).samples.tobytes()})) for s in range(3)]
+
+    def speak(seed):
+        together[seed] = say(tts, seed=seed, greedy=False).samples.tobytes()
+
+    threads = [threading.Thread(target=speak, args=(s,)) for s in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,6 +1,5 @@
 """Prompt rows against the official ones, for all modes and layouts, and the rules of modes, speakers and dialects."""
 
-
 import numpy as np
 import pytest
 from conftest import golden_arrays, golden_cases, nmse
@@ -143,5 +142,3 @@ def test_only_the_small_custom_voice_model_drops_the_instruction(kind, size, dro
 def test_text_without_tokens_is_refused():
     with pytest.raises(ParameterError, match="no tokens"):
         prompts.build(_info(), IDS[:3] + IDS[6:])
-
-
