@@ -24,7 +24,26 @@ enum qt_status arena_begin(struct arena * arena, const struct runner * runner, i
     return QT_STATUS_OK;
 }
 
-enum qt_status arena_alloc(struct arena * arena) {
+/* A file may hold a type or a width that the device has no kernel for; it says so here instead of failing inside the graph. */
+static enum qt_status check_support(const struct arena * arena, const struct runner * runner) {
+    for (int i = 0; i < ggml_graph_n_nodes(arena->graph); i++) {
+        const struct ggml_tensor * node = ggml_graph_node(arena->graph, i);
+        if (!ggml_backend_supports_op(runner->backend, node)) {
+            const struct ggml_tensor * a = node->src[0];
+            return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s has no kernel for %s of %s %s [%lld, %lld, %lld]", ggml_backend_name(runner->backend),
+                           ggml_op_name(node->op), a ? ggml_type_name(a->type) : "", a ? ggml_get_name(a) : "", a ? (long long) a->ne[0] : 0,
+                           a ? (long long) a->ne[1] : 0, a ? (long long) a->ne[2] : 0);
+        }
+    }
+    return QT_STATUS_OK;
+}
+
+enum qt_status arena_alloc(struct arena * arena, const struct runner * runner) {
+    enum qt_status status = check_support(arena, runner);
+    if (status != QT_STATUS_OK) {
+        arena_free(arena);
+        return status;
+    }
     if (!ggml_gallocr_alloc_graph(arena->galloc, arena->graph)) {
         arena_free(arena);
         return QT_FAIL(QT_STATUS_OOM, "no memory for the intermediate results of a graph");

@@ -32,8 +32,8 @@ struct arena {
 
 /* Drop what the arena holds and start a graph of at most n_max tensors. */
 enum qt_status arena_begin(struct arena * arena, const struct runner * runner, int n_max);
-/* After the graph is built: give its tensors memory. */
-enum qt_status arena_alloc(struct arena * arena);
+/* After the graph is built: check that the backend computes all of it, and give its tensors memory. The arena is empty after a failure. */
+enum qt_status arena_alloc(struct arena * arena, const struct runner * runner);
 /* Compute, then deliver the taps. */
 enum qt_status arena_run(struct arena * arena, const struct runner * runner);
 void arena_free(struct arena * arena);

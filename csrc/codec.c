@@ -45,7 +45,7 @@ static enum qt_status build(struct decode_graph * g, const struct codec * codec,
     x = codec_upsample_build(&codec->upsample, arena, x);                                              /* [T*up, C] */
     g->audio = codec_dac_build(&codec->dac, arena, x);                                                 /* [T*hop, 1] */
     arena_output(arena, g->audio);
-    return arena_alloc(arena);
+    return arena_alloc(arena, runner);
 }
 
 /* Frame i sees itself and the window's frames before it. */

@@ -22,7 +22,7 @@ static enum qt_status build_text(struct embed_graph * g, const struct talker * t
     g->rows = linear_build(ctx, talker->text_fc2, talker->text_fc2_bias, x); /* [D, n] */
     arena_tap_rows(&g->arena, g->rows, "text_rows");
     arena_output(&g->arena, g->rows);
-    return arena_alloc(&g->arena);
+    return arena_alloc(&g->arena, runner);
 }
 
 static enum qt_status build_codes(struct embed_graph * g, struct ggml_tensor * table, const struct runner * runner, int n) {
@@ -30,7 +30,7 @@ static enum qt_status build_codes(struct embed_graph * g, struct ggml_tensor * t
     g->ids = arena_input(&g->arena, GGML_TYPE_I32, n, 1);
     g->rows = ggml_get_rows(g->arena.ctx, table, g->ids); /* [D, n] */
     arena_output(&g->arena, g->rows);
-    return arena_alloc(&g->arena);
+    return arena_alloc(&g->arena, runner);
 }
 
 /* table NULL: text. */

@@ -105,7 +105,7 @@ static enum qt_status build(const struct predictor * p, const struct talker * ta
     graph->logits = ggml_mul_mat(ctx, p->heads[g], x); /* [vocab, 1] */
     arena_tap_rows(arena, graph->logits, "predictor.%d.logits", g + 1);
     arena_output(arena, graph->logits);
-    QT_TRY(arena_alloc(arena));
+    QT_TRY(arena_alloc(arena, runner));
     return set_constants(state, &run, first, n);
 }
 

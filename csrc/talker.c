@@ -151,7 +151,7 @@ static enum qt_status prefill_chunk(const struct talker * t, struct talker_state
     } else {
         ggml_build_forward_expand(arena->graph, x);
     }
-    QT_TRY(arena_alloc(arena));
+    QT_TRY(arena_alloc(arena, runner));
     ggml_backend_tensor_set(input, rows, 0, ggml_nbytes(input));
     QT_TRY(set_positions(&state->cache, s->n_kv_heads, first, n, run.positions, run.cache_rows, run.mask));
     QT_TRY(arena_run(arena, runner));
@@ -204,7 +204,7 @@ static enum qt_status build_step(const struct talker * t, struct talker_state * 
     arena_tap_rows(arena, x, "talker.embd");
     x = stack_build(&run, x, "talker");
     state->step_logits = head_build(t, state, arena, x);
-    return arena_alloc(arena);
+    return arena_alloc(arena, runner);
 }
 
 enum qt_status talker_step(const struct talker * t, struct talker_state * state, const struct runner * runner, const int32_t * codes, const float * overlay,
