@@ -1,5 +1,6 @@
 """TTS on the tiny models and the demonstration voice: equal to the official codes, repeatable, and honest about its end."""
 
+import doctest
 import logging
 import shutil
 import threading
@@ -252,6 +253,13 @@ def test_the_demonstration_voice_splits_and_needs_no_speaker(demo, caplog):
     with caplog.at_level(logging.INFO, "qwentts"):
         TTS().close()
     assert "demonstration voice" in caplog.text
+
+
+def test_the_example_in_the_documentation_of_tts_runs():
+    from qwentts import tts
+
+    result = doctest.testmod(tts)
+    assert result.attempted >= 3 and result.failed == 0
 
 
 def test_a_small_custom_voice_model_warns_that_it_drops_the_instruction(demo):
