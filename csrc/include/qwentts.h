@@ -65,7 +65,7 @@ struct qt_init_params {
     bool         use_fa;          /* true: fused attention; false: product, softmax, product */
     bool         clamp_fp16;      /* keep residual stream and values within +-65504 */
     int          max_batch;       /* 1: sequences are computed one at a time */
-    float        codec_chunk_sec; /* > 0; decoding is done in one pass so far */
+    float        codec_chunk_sec; /* > 0: seconds decoded at a time by qt_codec_decode; bounds memory */
     int          n_threads;       /* 0: all cores this process may use */
     const char * backend;         /* NULL or "auto": best present; "cpu" */
 };
@@ -89,6 +89,16 @@ struct qt_facts {
     int32_t sample_rate;       /* Hz */
     int32_t hop_samples;       /* samples a frame */
     int32_t codebook_size;     /* entries of a codec codebook: codes to decode are below it */
+    int32_t speaker_size;      /* width of a speaker embedding; 0 without a speaker encoder (only base models have one) */
+};
+
+/* v4: what a clone needs of a reference clip. Both arrays belong to the caller after success: give the struct to qt_voice_ref_free. */
+struct qt_voice_ref {
+    float *   ref_spk_emb;   /* [ref_spk_dim] */
+    int       ref_spk_dim;
+    int32_t * ref_codes;     /* [num_codebooks, ref_T] */
+    int       ref_T;         /* frames */
+    int       num_codebooks;
 };
 
 /* One value of a file's metadata; it lives as long as the file. Types are GGUF's numbers (u8 0, i8 1, u16 2, i16 3, u32 4, i32 5,
@@ -188,9 +198,32 @@ QT_API enum qt_status qt_predictor_begin(struct qt_session * session, int32_t co
 /* Give the code drawn from the last logits, codebook g; logits of codebook g + 1. Legal n_code_groups - 2 times a frame. */
 QT_API enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, float * logits);
 
-/* codes [n_code_groups, n_frames] -> n_frames * hop_samples samples, in one pass. */
+/* codes [n_code_groups, n_frames] -> n_frames * hop_samples samples. In one pass when codec_chunk_sec covers them; else chunk by chunk, each
+ * with the 2 * sliding window frames before it as context. */
 QT_API enum qt_status qt_codec_decode(struct qt_session * session, const int32_t * codes, int n_frames, struct qt_audio * audio);
 QT_API void qt_audio_free(struct qt_audio * audio); /* v4: frees samples and zeroes the struct */
+
+/* --- codec stream: the decoder frame by frame, with its state in the session --- */
+
+/* Forget the stream: the next push starts an utterance, bit for bit as a new session would. */
+QT_API enum qt_status qt_stream_reset(struct qt_session * session);
+/* Append codes [n_code_groups, n_frames]; samples [n_frames * hop_samples] are those of the one-pass decode, however the frames are split. */
+QT_API enum qt_status qt_stream_push(struct qt_session * session, const int32_t * codes, int n_frames, float * samples);
+/* Reset, then take in the frames of a reference without giving their samples. The context keeps the states of the last references (by a hash
+ * of their codes), so a second priming with the same one copies the state; *reused says whether it did. reused may be NULL. */
+QT_API enum qt_status qt_stream_prime(struct qt_session * session, const int32_t * codes, int n_frames, bool * reused);
+
+/* --- hearing: base models' encoders; their weights are first touched here --- */
+
+/* Mono samples at facts.sample_rate -> codes [n_code_groups, *n_frames], *n_frames = ceil(n_samples / hop_samples), the last frame padded with
+ * zeros; capacity_frames is what codes has room for. */
+QT_API enum qt_status qt_codec_encode(struct qt_session * session, const float * samples, int n_samples, int32_t * codes, int capacity_frames,
+                                      int * n_frames);
+/* Mono samples at 24 kHz -> embedding [speaker_size]. */
+QT_API enum qt_status qt_speaker_embed(struct qt_session * session, const float * samples, int n_samples, float * embedding);
+/* v4: both of a clip at 24 kHz, cut to whole frames. */
+QT_API enum qt_status qt_extract_voice_ref(struct qt_context * ctx, const float * ref_audio_24k, int ref_n_samples, struct qt_voice_ref * out);
+QT_API void qt_voice_ref_free(struct qt_voice_ref * ref); /* v4: frees both arrays and zeroes the struct */
 
 /* cdef: end */
 

@@ -85,6 +85,7 @@ enum ggml_unary_op {
     GGML_UNARY_OP_GELU,     /* tanh form */
     GGML_UNARY_OP_GELU_ERF, /* exact form */
     GGML_UNARY_OP_SILU,
+    GGML_UNARY_OP_ELU,      /* x > 0 ? x : exp(x) - 1 */
     GGML_UNARY_OP_COUNT,
 };
 
@@ -210,6 +211,10 @@ struct ggml_tensor * ggml_relu(struct ggml_context * ctx, struct ggml_tensor * a
 struct ggml_tensor * ggml_sigmoid(struct ggml_context * ctx, struct ggml_tensor * a);
 struct ggml_tensor * ggml_gelu(struct ggml_context * ctx, struct ggml_tensor * a);
 struct ggml_tensor * ggml_gelu_erf(struct ggml_context * ctx, struct ggml_tensor * a);
+struct ggml_tensor * ggml_elu(struct ggml_context * ctx, struct ggml_tensor * a);
+struct ggml_tensor * ggml_sqr(struct ggml_context * ctx, struct ggml_tensor * a);
+struct ggml_tensor * ggml_sqrt(struct ggml_context * ctx, struct ggml_tensor * a);
+struct ggml_tensor * ggml_log(struct ggml_context * ctx, struct ggml_tensor * a);
 struct ggml_tensor * ggml_silu(struct ggml_context * ctx, struct ggml_tensor * a);
 struct ggml_tensor * ggml_swiglu_split(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b); /* silu(a) * b */
 /* y = x + sin^2(a * x) * inv_b. x [T, C]; a, inv_b F32 with C elements: [C] or [1, C]. */
@@ -219,6 +224,9 @@ struct ggml_tensor * ggml_snake(struct ggml_context * ctx, struct ggml_tensor * 
 
 struct ggml_tensor * ggml_norm(struct ggml_context * ctx, struct ggml_tensor * a, float eps);     /* (x - mean) / sqrt(var + eps) */
 struct ggml_tensor * ggml_rms_norm(struct ggml_context * ctx, struct ggml_tensor * a, float eps); /* x / sqrt(mean(x^2) + eps) */
+struct ggml_tensor * ggml_sum_rows(struct ggml_context * ctx, struct ggml_tensor * a); /* [n, m, ...] -> [1, m, ...] */
+struct ggml_tensor * ggml_mean(struct ggml_context * ctx, struct ggml_tensor * a);     /* [n, m, ...] -> [1, m, ...] */
+struct ggml_tensor * ggml_argmax(struct ggml_context * ctx, struct ggml_tensor * a);   /* F32 [n, m] -> I32 [m], the first of equal ones */
 /* a [n, m], b I32 [r] -> F32 [n, r]; an index outside 0..m-1 is the caller's error and asserts. */
 struct ggml_tensor * ggml_get_rows(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b);
 /* Write rows of b (F32 [n, r]) to rows c (I64 [r]) of a ([n, m], F32/F16/BF16/Q8_0); a view of a. */
@@ -263,6 +271,7 @@ struct ggml_tensor * ggml_concat(struct ggml_context * ctx, struct ggml_tensor *
 struct ggml_tensor * ggml_repeat(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b); /* a tiled to b's shape */
 /* Zeros: lpi before and rpi after axis i. */
 struct ggml_tensor * ggml_pad_ext(struct ggml_context * ctx, struct ggml_tensor * a, int lp0, int rp0, int lp1, int rp1, int lp2, int rp2, int lp3, int rp3);
+struct ggml_tensor * ggml_pad_reflect_1d(struct ggml_context * ctx, struct ggml_tensor * a, int p0, int p1); /* mirrored without the edge; p < ne[0] */
 struct ggml_tensor * ggml_reshape(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b);
 struct ggml_tensor * ggml_reshape_1d(struct ggml_context * ctx, struct ggml_tensor * a, int64_t ne0);
 struct ggml_tensor * ggml_reshape_2d(struct ggml_context * ctx, struct ggml_tensor * a, int64_t ne0, int64_t ne1);
