@@ -35,6 +35,7 @@ class Facts:
     sample_rate: int
     hop_samples: int
     codebook_size: int
+    speaker_size: int
 
     @property
     def frame_hz(self) -> float:
@@ -218,6 +219,27 @@ class Session:
             return np.frombuffer(ffi.buffer(audio.samples, audio.n_samples * 4), np.float32).copy()
         finally:
             lib.qt_audio_free(audio)
+
+    def codec_encode(self, samples: np.ndarray) -> np.ndarray:
+        """Codes int32 [frames, G] of mono samples at facts.sample_rate; the last frame is padded with silence."""
+        samples = np.ascontiguousarray(samples, np.float32)
+        if samples.ndim != 1:
+            raise ParameterError(f"samples have {samples.ndim} axes, valid is 1: [n_samples]")
+        hop, n_groups = self.facts.hop_samples, self.facts.n_code_groups
+        capacity = -(-samples.size // hop) if hop else 0
+        planes = np.zeros((max(n_groups, 1), max(capacity, 1)), np.int32)
+        n_frames = ffi.new("int *")
+        _check(lib.qt_codec_encode(self._handle, _floats(samples), samples.size, _ints(planes), capacity, n_frames))
+        return np.ascontiguousarray(planes[:, : n_frames[0]].T)
+
+    def speaker_embed(self, samples: np.ndarray) -> np.ndarray:
+        """The speaker embedding float32 [D] of mono samples at 24 kHz."""
+        samples = np.ascontiguousarray(samples, np.float32)
+        if samples.ndim != 1:
+            raise ParameterError(f"samples have {samples.ndim} axes, valid is 1: [n_samples]")
+        embedding = np.zeros(max(self.facts.speaker_size, 1), np.float32)
+        _check(lib.qt_speaker_embed(self._handle, _floats(samples), samples.size, _floats(embedding)))
+        return embedding
 
     def close(self) -> None:
         """Free the caches; closing twice is legal."""
