@@ -140,6 +140,9 @@ static bool may_overwrite(enum ggml_op op) {
     case GGML_OP_SCALE:
     case GGML_OP_CLAMP:
     case GGML_OP_UNARY:
+    case GGML_OP_SQR:
+    case GGML_OP_SQRT:
+    case GGML_OP_LOG:
     case GGML_OP_SNAKE:
     case GGML_OP_NORM:
     case GGML_OP_RMS_NORM:

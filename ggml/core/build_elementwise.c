@@ -1,4 +1,5 @@
-/* build_elementwise.c - builders of ops that compute each element from elements at the same place: binary, unary, scale, clamp, gate, snake.
+/* build_elementwise.c - builders of ops that compute each element from elements at the same place: binary, unary, powers, log, scale, clamp, gate,
+ * snake.
  * a, b -> a packed F32 result of a's shape. Sources may be strided; b of a binary op is tiled to a's shape. */
 #include "tensor.h"
 
@@ -77,6 +78,11 @@ struct ggml_tensor * ggml_sigmoid(struct ggml_context * ctx, struct ggml_tensor 
 struct ggml_tensor * ggml_gelu(struct ggml_context * ctx, struct ggml_tensor * a) { return ggml_unary(ctx, a, GGML_UNARY_OP_GELU); }
 struct ggml_tensor * ggml_gelu_erf(struct ggml_context * ctx, struct ggml_tensor * a) { return ggml_unary(ctx, a, GGML_UNARY_OP_GELU_ERF); }
 struct ggml_tensor * ggml_silu(struct ggml_context * ctx, struct ggml_tensor * a) { return ggml_unary(ctx, a, GGML_UNARY_OP_SILU); }
+struct ggml_tensor * ggml_elu(struct ggml_context * ctx, struct ggml_tensor * a) { return ggml_unary(ctx, a, GGML_UNARY_OP_ELU); }
+
+struct ggml_tensor * ggml_sqr(struct ggml_context * ctx, struct ggml_tensor * a) { return of_one(ctx, GGML_OP_SQR, a); }
+struct ggml_tensor * ggml_sqrt(struct ggml_context * ctx, struct ggml_tensor * a) { return of_one(ctx, GGML_OP_SQRT, a); }
+struct ggml_tensor * ggml_log(struct ggml_context * ctx, struct ggml_tensor * a) { return of_one(ctx, GGML_OP_LOG, a); }
 
 struct ggml_tensor * ggml_snake(struct ggml_context * ctx, struct ggml_tensor * x, struct ggml_tensor * a, struct ggml_tensor * inv_b) {
     if (!x || !a || !inv_b) {

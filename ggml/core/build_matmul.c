@@ -18,6 +18,13 @@ struct ggml_tensor * ggml_mul_mat(struct ggml_context * ctx, struct ggml_tensor 
     return tensor_new_op(ctx, GGML_OP_MUL_MAT, GGML_TYPE_F32, ne, a, b, NULL); /* [M, N, ...] */
 }
 
+void ggml_mul_mat_set_prec(struct ggml_tensor * a, enum ggml_prec prec) {
+    if (a) {
+        GGML_ASSERT(a->op == GGML_OP_MUL_MAT);
+        ggml_set_op_params_i32(a, 0, (int32_t) prec);
+    }
+}
+
 struct ggml_tensor * ggml_out_prod(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b) {
     if (!a || !b) {
         return NULL;

@@ -1,4 +1,4 @@
-/* build_rows.c - builders of ops on whole rows: norms, and rows picked or written by index. */
+/* build_rows.c - builders of ops on whole rows: norms, one value of each row, and rows picked or written by index. */
 #include "tensor.h"
 
 static struct ggml_tensor * norm(struct ggml_context * ctx, enum ggml_op op, struct ggml_tensor * a, float eps) {
@@ -15,6 +15,29 @@ static struct ggml_tensor * norm(struct ggml_context * ctx, enum ggml_op op, str
 
 struct ggml_tensor * ggml_norm(struct ggml_context * ctx, struct ggml_tensor * a, float eps) { return norm(ctx, GGML_OP_NORM, a, eps); }
 struct ggml_tensor * ggml_rms_norm(struct ggml_context * ctx, struct ggml_tensor * a, float eps) { return norm(ctx, GGML_OP_RMS_NORM, a, eps); }
+
+/* One value of each row, in place of the row. */
+static struct ggml_tensor * reduce(struct ggml_context * ctx, enum ggml_op op, struct ggml_tensor * a) {
+    if (!a) {
+        return NULL;
+    }
+    GGML_ASSERT(a->type == GGML_TYPE_F32 && ggml_is_contiguous_rows(a) && a->ne[0] > 0);
+    int64_t ne[GGML_MAX_DIMS] = { 1, a->ne[1], a->ne[2], a->ne[3] };
+    return tensor_new_op(ctx, op, GGML_TYPE_F32, ne, a, NULL, NULL); /* [1, m, ...] */
+}
+
+struct ggml_tensor * ggml_sum_rows(struct ggml_context * ctx, struct ggml_tensor * a) { return reduce(ctx, GGML_OP_SUM_ROWS, a); }
+struct ggml_tensor * ggml_mean(struct ggml_context * ctx, struct ggml_tensor * a) { return reduce(ctx, GGML_OP_MEAN, a); }
+
+struct ggml_tensor * ggml_argmax(struct ggml_context * ctx, struct ggml_tensor * a) {
+    if (!a) {
+        return NULL;
+    }
+    GGML_ASSERT(a->type == GGML_TYPE_F32 && ggml_is_contiguous_rows(a));
+    GGML_ASSERT(a->ne[0] > 0 && a->ne[0] <= INT32_MAX && a->ne[2] == 1 && a->ne[3] == 1);
+    int64_t ne[GGML_MAX_DIMS] = { a->ne[1], 1, 1, 1 };
+    return tensor_new_op(ctx, GGML_OP_ARGMAX, GGML_TYPE_I32, ne, a, NULL, NULL); /* [m] */
+}
 
 struct ggml_tensor * ggml_get_rows(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b) {
     if (!a || !b) {

@@ -68,6 +68,21 @@ struct ggml_tensor * ggml_pad_ext(struct ggml_context * ctx, struct ggml_tensor 
     return t;
 }
 
+struct ggml_tensor * ggml_pad_reflect_1d(struct ggml_context * ctx, struct ggml_tensor * a, int p0, int p1) {
+    if (!a) {
+        return NULL;
+    }
+    GGML_ASSERT(a->type == GGML_TYPE_F32);
+    GGML_ASSERT(p0 >= 0 && p1 >= 0 && p0 < a->ne[0] && p1 < a->ne[0]); /* the edge itself is not mirrored */
+    int64_t ne[GGML_MAX_DIMS] = { p0 + a->ne[0] + p1, a->ne[1], a->ne[2], a->ne[3] };
+    struct ggml_tensor * t = tensor_new_op(ctx, GGML_OP_PAD_REFLECT_1D, GGML_TYPE_F32, ne, a, NULL, NULL);
+    if (t) {
+        ggml_set_op_params_i32(t, 0, p0);
+        ggml_set_op_params_i32(t, 1, p1);
+    }
+    return t;
+}
+
 struct ggml_tensor * ggml_reshape_4d(struct ggml_context * ctx, struct ggml_tensor * a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
     if (!a) {
         return NULL;

@@ -89,6 +89,7 @@ const char * ggml_unary_op_name(enum ggml_unary_op op) {
     static const char * const names[GGML_UNARY_OP_COUNT] = {
         [GGML_UNARY_OP_TANH] = "TANH", [GGML_UNARY_OP_RELU] = "RELU",         [GGML_UNARY_OP_SIGMOID] = "SIGMOID",
         [GGML_UNARY_OP_GELU] = "GELU", [GGML_UNARY_OP_GELU_ERF] = "GELU_ERF", [GGML_UNARY_OP_SILU] = "SILU",
+        [GGML_UNARY_OP_ELU] = "ELU",
     };
     return (unsigned) op < GGML_UNARY_OP_COUNT ? names[op] : "none";
 }

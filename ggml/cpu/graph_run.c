@@ -26,12 +26,16 @@ static double node_work(const struct ggml_tensor * node) {
         case GGML_OP_CONV_1D_DW: return n * (double) a->ne[0];
         case GGML_OP_FLASH_ATTN_EXT: return 2.0 * n * (double) node->src[1]->ne[1];
         case GGML_OP_UNARY:
+        case GGML_OP_LOG:
         case GGML_OP_GLU:
         case GGML_OP_SNAKE:
         case GGML_OP_SOFT_MAX: return 8.0 * n;
         case GGML_OP_NORM:
         case GGML_OP_RMS_NORM:
         case GGML_OP_ROPE: return 4.0 * n;
+        case GGML_OP_SUM_ROWS:
+        case GGML_OP_MEAN:
+        case GGML_OP_ARGMAX: return 2.0 * (double) ggml_nelements(a); /* the result is one value a row */
         default: return 2.0 * n;
     }
 }

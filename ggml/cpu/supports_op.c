@@ -42,7 +42,8 @@ bool cpu_supports_op(const struct ggml_tensor * op) {
         case GGML_OP_CPY:
         case GGML_OP_CONT: return copy_types(a->type, op->type);
         case GGML_OP_REPEAT:
-        case GGML_OP_PAD: return is_plain(op->type) && a->type == op->type && is_row(op);
+        case GGML_OP_PAD:
+        case GGML_OP_PAD_REFLECT_1D: return is_plain(op->type) && a->type == op->type && is_row(op);
         case GGML_OP_CONCAT: return is_plain(op->type) && a->type == op->type && b->type == op->type && is_row(op);
         case GGML_OP_UNARY: return ggml_get_op_params_i32(op, 0) >= 0 && ggml_get_op_params_i32(op, 0) < GGML_UNARY_OP_COUNT && all_f32_rows(op);
         case GGML_OP_ADD:
@@ -52,10 +53,16 @@ bool cpu_supports_op(const struct ggml_tensor * op) {
         case GGML_OP_GLU:
         case GGML_OP_SCALE:
         case GGML_OP_CLAMP:
+        case GGML_OP_SQR:
+        case GGML_OP_SQRT:
+        case GGML_OP_LOG:
         case GGML_OP_SNAKE:
         case GGML_OP_NORM:
         case GGML_OP_RMS_NORM:
+        case GGML_OP_SUM_ROWS:
+        case GGML_OP_MEAN:
         case GGML_OP_COL2IM_1D: return all_f32_rows(op);
+        case GGML_OP_ARGMAX: return is_f32_row(a) && op->type == GGML_TYPE_I32 && is_row(op);
         case GGML_OP_GET_ROWS:
             return b->type == GGML_TYPE_I32 && is_row(op) && ((is_f32(op) && is_weight(a)) || (a->type == GGML_TYPE_I32 && op->type == a->type && is_row(a)));
         case GGML_OP_SET_ROWS:

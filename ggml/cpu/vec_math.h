@@ -3,6 +3,7 @@
  *   vf_exp      1.1 for every x; over 88.73 gives inf, under -103.98 gives 0, subnormal results included
  *   vf_sin      2.1 for |x| <= pi, 3.7 for |x| <= 100; up to 12867 1.3e-7 absolute (near a multiple of pi 2e-10); larger lanes go through libm
  *   vf_sin_sq   sin^2: 2.5e-7 absolute, 7.2 ulp for |x| <= 100
+ *   vf_expm1_negative  1.0 for every x <= 0
  *   vf_erf 1.3    vf_tanh 1.3    vf_sigmoid 2.4, tails included
  * NaN gives NaN, infinities their limits (sin: NaN). No tables, no branches but the one of large sines. */
 #pragma once
@@ -26,6 +27,22 @@ static inline vf vf_exp(vf x) {
     p = vf_add(vf_fma(vf_mul(r, r), p, r), vf_set1(1.0f));
     vf half = vf_round(vf_mul(n, vf_set1(0.5f)));
     return vf_mul(vf_mul(p, vf_pow2i(half)), vf_pow2i(vf_sub(n, half)));
+}
+
+/* e^x - 1 for x <= 0, where e^x = 2^n (1 + p): 2^n p + (2^n - 1) keeps the digits of a small x. Under -80 the result is -1. */
+static inline vf vf_expm1_negative(vf x) {
+    x = vf_max(vf_set1(-80.0f), x);
+    vf n = vf_round(vf_mul(x, vf_set1(0x1.715476p+0f)));
+    vf r = vf_fma(n, vf_set1(-0x1.62e4p-1f), x);
+    r = vf_fma(n, vf_set1(-0x1.7f7d1cp-20f), r);
+    vf p = vf_set1(0x1.6a492cp-10f);
+    p = vf_poly_step(p, r, 0x1.12399ep-7f);
+    p = vf_poly_step(p, r, 0x1.5558b4p-5f);
+    p = vf_poly_step(p, r, 0x1.555492p-3f);
+    p = vf_poly_step(p, r, 0x1.fffffcp-2f);
+    p = vf_fma(vf_mul(r, r), p, r);
+    vf scale = vf_pow2i(n);
+    return vf_fma(p, scale, vf_sub(scale, vf_set1(1.0f)));
 }
 
 /* sin on [-pi/2, pi/2]. */

@@ -236,6 +236,9 @@ struct ggml_tensor * ggml_set_rows(struct ggml_context * ctx, struct ggml_tensor
 
 /* a [K, M, ...], b F32 [K, N, ...] -> F32 [M, N, ...]: b's axes 2, 3 are multiples of a's. */
 struct ggml_tensor * ggml_mul_mat(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b);
+enum ggml_prec { GGML_PREC_DEFAULT = 0, GGML_PREC_F32 = 10 };
+/* GGML_PREC_F32: b is never rounded and a column's result does not depend on how many columns b has. Default: the backend's fastest. */
+void ggml_mul_mat_set_prec(struct ggml_tensor * a, enum ggml_prec prec);
 /* a [M, K], b F32 [N, K] -> F32 [M, N] = sum over k of a[m, k] * b[n, k]. a: F32, F16, BF16. */
 struct ggml_tensor * ggml_out_prod(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b);
 

@@ -199,7 +199,8 @@ static bool share_bytes(const struct ggml_tensor * a, const struct ggml_tensor *
 static bool in_place_is_legal(const struct ggml_tensor * node, int s) {
     const struct ggml_tensor * src = node->src[s];
     bool binary = node->op == GGML_OP_ADD || node->op == GGML_OP_SUB || node->op == GGML_OP_MUL || node->op == GGML_OP_DIV || node->op == GGML_OP_GLU;
-    bool by_row = node->op == GGML_OP_SCALE || node->op == GGML_OP_CLAMP || node->op == GGML_OP_UNARY || node->op == GGML_OP_SNAKE ||
+    bool by_row = node->op == GGML_OP_SCALE || node->op == GGML_OP_CLAMP || node->op == GGML_OP_UNARY || node->op == GGML_OP_SQR ||
+                  node->op == GGML_OP_SQRT || node->op == GGML_OP_LOG || node->op == GGML_OP_SNAKE ||
                   node->op == GGML_OP_NORM || node->op == GGML_OP_RMS_NORM || node->op == GGML_OP_ROPE || node->op == GGML_OP_SOFT_MAX;
     return (binary || (by_row && s == 0)) && src == node->src[0] && src->data == node->data && src->type == node->type &&
            ggml_are_same_shape(src, node) && ggml_is_contiguous(src);

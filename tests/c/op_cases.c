@@ -172,6 +172,10 @@ static struct ggml_tensor * build_pad(struct op_build * b) {
     return ggml_pad_ext(b->ctx, op_in(b, b->c->type, b->c->a, b->c->la, b->c->fill), p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]);
 }
 
+static struct ggml_tensor * build_pad_reflect(struct op_build * b) {
+    return ggml_pad_reflect_1d(b->ctx, op_in(b, b->c->type, b->c->a, b->c->la, b->c->fill), b->c->p[0], b->c->p[1]);
+}
+
 /* a [n, m], b [r] indices */
 static struct ggml_tensor * build_get_rows(struct op_build * b) {
     struct ggml_tensor * a = op_in(b, b->c->type, b->c->a, b->c->la, FILL_UNIFORM);
@@ -253,6 +257,16 @@ static void cases_concat(struct op_list * l) {
     }
     op_list_add2(l, GGML_OP_PAD, build_pad, (const int64_t[4]) { 1 }, NULL)->p[1] = 3;
     op_list_add2(l, GGML_OP_PAD, build_pad, (const int64_t[4]) { 1600, 96 }, NULL)->p[0] = 54; /* codec: left context of a causal convolution */
+    static const struct { int64_t a[4]; int32_t before, after; enum op_layout la; } mirrors[] = {
+        { { 64 }, 63, 63, 0 }, { { 37, 5 }, 2, 2, 0 }, { { 1 }, 0, 0, 0 }, { { 2, 3 }, 1, 0, 0 }, { { 37, 5, 3, 2 }, 0, 7, LAYOUT_STRIDED },
+        { { 37, 5, 3, 2 }, 4, 3, LAYOUT_PERMUTED }, { { 37, 5, 3, 2 }, 3, 4, LAYOUT_TRANSPOSED }, { { 24000 }, 384, 384, 0 }, /* speaker: samples */
+    };
+    for (int s = 0; s < N_OF(mirrors); s++) {
+        struct op_case * c = op_list_add2(l, GGML_OP_PAD_REFLECT_1D, build_pad_reflect, mirrors[s].a, NULL);
+        c->p[0] = mirrors[s].before;
+        c->p[1] = mirrors[s].after;
+        c->la = mirrors[s].la;
+    }
 }
 
 static void cases_rows(struct op_list * l) {

@@ -1,4 +1,5 @@
-/* op_cases_elementwise.c - cases of the ops that keep a shape: binary with broadcast, unary, snake, norms, rotation, softmax. */
+/* op_cases_elementwise.c - cases of the ops that keep a shape: binary with broadcast, unary, snake, norms, rotation, softmax; and of those that make
+ * one value of a row: sum, mean, argmax. */
 #include "op_test.h"
 
 #include <string.h>
@@ -26,6 +27,12 @@ static struct ggml_tensor * build_unary(struct op_build * b) {
         case GGML_OP_CLAMP: return ggml_clamp(b->ctx, x, b->c->f[0], b->c->f[1]);
         case GGML_OP_NORM: return ggml_norm(b->ctx, x, b->c->f[0]);
         case GGML_OP_RMS_NORM: return ggml_rms_norm(b->ctx, x, b->c->f[0]);
+        case GGML_OP_SQR: return ggml_sqr(b->ctx, x);
+        case GGML_OP_SQRT: return ggml_sqrt(b->ctx, x);
+        case GGML_OP_LOG: return ggml_log(b->ctx, x);
+        case GGML_OP_SUM_ROWS: return ggml_sum_rows(b->ctx, x);
+        case GGML_OP_MEAN: return ggml_mean(b->ctx, x);
+        case GGML_OP_ARGMAX: return ggml_argmax(b->ctx, x);
         default: break;
     }
     switch (b->c->unary) {
@@ -35,6 +42,7 @@ static struct ggml_tensor * build_unary(struct op_build * b) {
         case GGML_UNARY_OP_GELU: return ggml_gelu(b->ctx, x);
         case GGML_UNARY_OP_GELU_ERF: return ggml_gelu_erf(b->ctx, x);
         case GGML_UNARY_OP_SILU: return ggml_silu(b->ctx, x);
+        case GGML_UNARY_OP_ELU: return ggml_elu(b->ctx, x);
         default: return ggml_unary(b->ctx, x, b->c->unary);
     }
 }
@@ -110,21 +118,24 @@ static void cases_unary(struct op_list * l) {
         { { 64 }, 0, 0, 1 }, { { 37, 5 }, 0, 0, 20 }, { { 1 }, 0, 0, 1 }, { { 33, 3, 2, 2 }, LAYOUT_STRIDED, 0, 6 },
         { { 33, 3, 2, 2 }, LAYOUT_PERMUTED, 0, 1e-3 }, { { 77, 5 }, 0, FILL_SPECIAL, 8 }, { { 3072, 2 }, 0, 0, 8 },
     };
-    static const char * const keys[] = { "TANH", "RELU", "SIGMOID", "GELU", "GELU_ERF", "SILU" };
-    for (int o = 0; o < GGML_UNARY_OP_COUNT + 2; o++) {
+    static const char * const keys[] = { "TANH", "RELU", "SIGMOID", "GELU", "GELU_ERF", "SILU", "ELU" };
+    static const enum ggml_op others[] = { GGML_OP_SCALE, GGML_OP_CLAMP, GGML_OP_SQR, GGML_OP_SQRT, GGML_OP_LOG };
+    for (int o = 0; o < GGML_UNARY_OP_COUNT + N_OF(others); o++) {
         for (int s = 0; s < N_OF(rows); s++) {
-            enum ggml_op op = o < GGML_UNARY_OP_COUNT ? GGML_OP_UNARY : o == GGML_UNARY_OP_COUNT ? GGML_OP_SCALE : GGML_OP_CLAMP;
+            enum ggml_op op = o < GGML_UNARY_OP_COUNT ? GGML_OP_UNARY : others[o - GGML_UNARY_OP_COUNT];
             struct op_case * c = op_list_add2(l, op, build_unary, rows[s].a, NULL);
             c->la = rows[s].la;
             c->fill = rows[s].fill;
             c->hi = rows[s].reach;
-            c->lo = -rows[s].reach;
+            c->lo = (op == GGML_OP_SQRT || op == GGML_OP_LOG) && rows[s].fill != FILL_SPECIAL ? 1e-9 : -rows[s].reach;
             if (op == GGML_OP_UNARY) {
                 c->unary = (enum ggml_unary_op) o;
                 c->key = keys[o];
-            } else {
-                c->f[0] = op == GGML_OP_SCALE ? 0.0883883f : -0.25f;
-                c->f[1] = op == GGML_OP_SCALE ? 0.0f : 0.5f;
+            } else if (op == GGML_OP_SCALE) {
+                c->f[0] = 0.0883883f;
+            } else if (op == GGML_OP_CLAMP) {
+                c->f[0] = -0.25f;
+                c->f[1] = 0.5f;
             }
         }
     }
@@ -155,6 +166,27 @@ static void cases_norm(struct op_list * l) {
             c->lo = rows[s].lo;
             c->hi = rows[s].hi;
             c->f[0] = o ? 1e-6f : 1e-5f;
+        }
+    }
+}
+
+static void cases_reduce(struct op_list * l) {
+    static const enum ggml_op ops[] = { GGML_OP_SUM_ROWS, GGML_OP_MEAN, GGML_OP_ARGMAX };
+    static const struct { int64_t a[4]; enum op_layout la; enum op_fill fill; double lo, hi; } rows[] = {
+        { { 64, 3 }, 0, 0, -1, 1 }, { { 37, 5 }, 0, 0, -1, 1 }, { { 1, 3 }, 0, 0, -1, 1 }, { { 33, 7 }, LAYOUT_STRIDED, 0, -1, 1 },
+        { { 33, 2, 3, 2 }, LAYOUT_PERMUTED, 0, -1, 1 }, { { 2048, 250 }, 0, FILL_WHOLE, 0, 0 }, /* equal values: the first one counts */
+        { { 77, 9 }, 0, FILL_SPECIAL, -8, 8 }, { { 100003, 2 }, 0, 0, 0.5, 1 }, /* where an F32 sum would be off by 1e-3 */
+    };
+    for (int o = 0; o < N_OF(ops); o++) {
+        for (int s = 0; s < N_OF(rows); s++) {
+            if (ops[o] == GGML_OP_ARGMAX && rows[s].a[2]) {
+                continue; /* takes a matrix */
+            }
+            struct op_case * c = op_list_add2(l, ops[o], build_unary, rows[s].a, NULL);
+            c->la = rows[s].la;
+            c->fill = rows[s].fill;
+            c->lo = rows[s].lo;
+            c->hi = rows[s].hi;
         }
     }
 }
@@ -201,6 +233,7 @@ void op_cases_elementwise(struct op_list * list) {
     cases_unary(list);
     cases_snake(list);
     cases_norm(list);
+    cases_reduce(list);
     cases_rope(list);
     cases_soft_max(list);
 }

@@ -50,6 +50,10 @@ static void result_shape(struct ref_op * r) {
                 r->ne[d] += p[2 * d] + p[2 * d + 1];
             }
             break;
+        case GGML_OP_PAD_REFLECT_1D: r->ne[0] += p[0] + p[1]; break;
+        case GGML_OP_SUM_ROWS:
+        case GGML_OP_MEAN: r->ne[0] = 1; break;
+        case GGML_OP_ARGMAX: r->ne[0] = a[1]; r->ne[1] = 1; break;
         case GGML_OP_GET_ROWS: r->ne[1] = b[0]; break;
         case GGML_OP_MUL_MAT: memcpy(r->ne, b, sizeof r->ne); r->ne[0] = a[1]; break;
         case GGML_OP_OUT_PROD: r->ne[1] = b[0]; break;
@@ -96,6 +100,7 @@ static double unary(enum ggml_unary_op op, double x, bool fault) {
         case GGML_UNARY_OP_TANH: return fault ? x / (1 + fabs(x)) : tanh(x);
         case GGML_UNARY_OP_RELU: return isnan(x) || x > 0 ? x : fault ? x / 100 : 0;
         case GGML_UNARY_OP_SIGMOID: return sigmoid(fault ? -x : x);
+        case GGML_UNARY_OP_ELU: return isnan(x) || x > 0 ? x : fault ? x : expm1(x);
         case GGML_UNARY_OP_SILU: return fault ? x * sigmoid(1.702 * x) : silu(x);
         case GGML_UNARY_OP_GELU:
         case GGML_UNARY_OP_GELU_ERF:
@@ -125,9 +130,12 @@ static void row_elementwise(const struct ref_op * r, const int64_t i[4], double 
             case GGML_OP_GLU: v = r->fault ? silu(y) * x : silu(x) * y; m = fabs(x * y); break;
             case GGML_OP_SCALE: v = r->fault ? x : x * f[0]; break;
             case GGML_OP_CLAMP: v = isnan(x) ? x : fmin(r->fault ? x : fmax(x, f[0]), f[1]); break;
+            case GGML_OP_SQR: v = r->fault ? x * fabs(x) : x * x; break;
+            case GGML_OP_SQRT: v = r->fault ? cbrt(x) : sqrt(x); break;
+            case GGML_OP_LOG: v = r->fault ? log1p(x) : log(x); break;
             case GGML_OP_UNARY:
                 v = unary(r->c->unary, x, r->fault);
-                m = r->c->unary == GGML_UNARY_OP_TANH || r->c->unary == GGML_UNARY_OP_SIGMOID ? fabs(v) : fabs(x);
+                m = r->c->unary == GGML_UNARY_OP_TANH || r->c->unary == GGML_UNARY_OP_SIGMOID || r->c->unary == GGML_UNARY_OP_ELU ? fabs(v) : fabs(x);
                 break;
             case GGML_OP_SNAKE: {
                 double alpha = r->src[1].v[i[1]], inv_b = r->src[2].v[i[1]], s = sin(alpha * x);
@@ -159,6 +167,36 @@ static void row_norm(const struct ref_op * r, const int64_t i[4], double * out, 
         double x = ref_at(&r->src[0], k, i[1], i[2], i[3]);
         out[k] = (x - mean) * scale;
         mag[k] = (fabs(x) + fabs(mean)) * scale;
+    }
+}
+
+/* Indices: with equal values the first, with NaN never it. The fault takes the last, and forgets the last element of a sum. */
+static int64_t argmax(const struct ref_op * r, int64_t i1) {
+    int64_t best = -1;
+    for (int64_t k = 0; k < r->src[0].ne[0]; k++) {
+        double x = ref_at(&r->src[0], k, i1, 0, 0), top = best < 0 ? 0 : ref_at(&r->src[0], best, i1, 0, 0);
+        if (!isnan(x) && (best < 0 || x > top || (r->fault && x == top))) {
+            best = k;
+        }
+    }
+    return best < 0 ? 0 : best;
+}
+
+static void row_reduce(const struct ref_op * r, const int64_t i[4], double * out, double * mag) {
+    int64_t n = r->src[0].ne[0];
+    if (r->c->op == GGML_OP_ARGMAX) {
+        for (int64_t k = 0; k < r->ne[0]; k++) {
+            out[k] = (double) argmax(r, k);
+        }
+        return;
+    }
+    for (int64_t k = 0; k < n - (r->fault && n > 1); k++) {
+        out[0] += ref_at(&r->src[0], k, i[1], i[2], i[3]);
+        mag[0] += fabs(ref_at(&r->src[0], k, i[1], i[2], i[3]));
+    }
+    if (r->c->op == GGML_OP_MEAN) {
+        out[0] /= (double) n;
+        mag[0] /= (double) n;
     }
 }
 
@@ -247,6 +285,12 @@ static void row_shape(const struct ref_op * r, const int64_t i[4], double * out,
                 out[k] = inside ? ref_at(a, at[0], at[1], at[2], at[3]) : 0;
                 break;
             }
+            case GGML_OP_PAD_REFLECT_1D: {
+                int64_t j = k - p[0], n = a->ne[0];
+                j = j < 0 ? -j - (r->fault && j < 0) : j >= n ? 2 * n - 2 - j + r->fault : j;
+                out[k] = ref_at(a, j, i[1], i[2], i[3]);
+                break;
+            }
             case GGML_OP_GET_ROWS: {
                 int64_t row = (int64_t) b->v[i[1]];
                 out[k] = ref_at(a, k, r->fault ? (row + 1) % a->ne[1] : row, 0, 0);
@@ -272,13 +316,15 @@ static void row_shape(const struct ref_op * r, const int64_t i[4], double * out,
 
 void ref_op_row(const struct ref_op * r, const int64_t i[4], double * out, double * mag) {
     memset(mag, 0, (size_t) r->ne[0] * sizeof *mag);
+    memset(out, 0, (size_t) r->ne[0] * sizeof *out);
     if (ref_row_products(r, i, out, mag)) {
         return;
     }
     switch (r->c->op) {
         case GGML_OP_ADD: case GGML_OP_SUB: case GGML_OP_MUL: case GGML_OP_DIV: case GGML_OP_GLU: case GGML_OP_SCALE: case GGML_OP_CLAMP:
-        case GGML_OP_UNARY: case GGML_OP_SNAKE: row_elementwise(r, i, out, mag); break;
+        case GGML_OP_UNARY: case GGML_OP_SQR: case GGML_OP_SQRT: case GGML_OP_LOG: case GGML_OP_SNAKE: row_elementwise(r, i, out, mag); break;
         case GGML_OP_NORM: case GGML_OP_RMS_NORM: row_norm(r, i, out, mag); break;
+        case GGML_OP_SUM_ROWS: case GGML_OP_MEAN: case GGML_OP_ARGMAX: row_reduce(r, i, out, mag); break;
         case GGML_OP_SOFT_MAX: row_soft_max(r, i, out, mag); break;
         case GGML_OP_ROPE: row_rope(r, i, out, mag); break;
         default: row_shape(r, i, out, mag); break;

@@ -1,4 +1,5 @@
-/* concat.c - concat of two tensors along an axis, and pad: zeros before and after each axis. Any plain type, any strides of the sources. */
+/* concat.c - concat of two tensors along an axis; pad: zeros before and after each axis; pad_reflect_1d: each row continued by its mirror image,
+ * the edge not repeated. Any plain type, any strides of the sources. */
 #include "../row.h"
 #include "../vec.h"
 
@@ -55,5 +56,25 @@ void KERNEL(cpu_op_pad)(const struct cpu_task * task, struct ggml_tensor * dst) 
         memset(out, 0, (size_t) before * size);
         copy_packed(out + (size_t) before * size, row_data(a, at), a->nb[0], size, a->ne[0]);
         memset(out + (size_t) (before + a->ne[0]) * size, 0, (size_t) (dst->ne[0] - before - a->ne[0]) * size);
+    }
+}
+
+void KERNEL(cpu_op_pad_reflect_1d)(const struct cpu_task * task, struct ggml_tensor * dst) {
+    const struct ggml_tensor * a = dst->src[0];
+    const size_t size = ggml_element_size(dst);
+    const int64_t n = a->ne[0], before = ggml_get_op_params_i32(dst, 0), after = ggml_get_op_params_i32(dst, 1);
+    int64_t first, last;
+    cpu_range(task, ggml_nrows(dst), 1, &first, &last);
+    for (int64_t r = first; r < last; r++) {
+        struct row at = row_of(dst, r);
+        const char * in = row_data(a, at);
+        char * out = row_data(dst, at);
+        for (int64_t j = 0; j < before; j++) {
+            memcpy(out + (size_t) j * size, in + (size_t) (before - j) * a->nb[0], size);
+        }
+        copy_packed(out + (size_t) before * size, in, a->nb[0], size, n);
+        for (int64_t j = 0; j < after; j++) {
+            memcpy(out + (size_t) (before + n + j) * size, in + (size_t) (n - 2 - j) * a->nb[0], size);
+        }
     }
 }

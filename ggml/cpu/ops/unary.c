@@ -1,5 +1,5 @@
-/* unary.c - scale, clamp and the activations, element by element: x [n, ...] -> [n, ...], F32.
- * Packed tensors are cut anywhere, strided ones by rows. Activations: tanh, relu, sigmoid, gelu (tanh form), gelu_erf (exact form), silu. */
+/* unary.c - scale, clamp, square, root, logarithm and the activations, element by element: x [n, ...] -> [n, ...], F32.
+ * Packed tensors are cut anywhere, strided ones by rows. Activations: tanh, relu, sigmoid, gelu (tanh form), gelu_erf (exact form), silu, elu. */
 #include "../row.h"
 #include "../vec_math.h"
 
@@ -8,7 +8,7 @@ struct op_args {
     float a, b; /* scale: a; clamp: a .. b */
 };
 
-enum { KIND_SCALE = GGML_UNARY_OP_COUNT, KIND_CLAMP };
+enum { KIND_SCALE = GGML_UNARY_OP_COUNT, KIND_CLAMP, KIND_SQR, KIND_SQRT, KIND_LOG };
 
 /* y = expr over x, with a partial vector at the end. */
 #define MAP(expr)                                                  \
@@ -35,6 +35,20 @@ static inline vf gelu_erf(vf x) {
     return vf_fma(half, vf_erf(vf_mul(x, vf_set1(0.707106781f))), half);
 }
 
+static inline vf elu(vf x) {
+    return vf_select(vf_gt(x, vf_zero()), x, vf_expm1_negative(vf_min(vf_zero(), x)));
+}
+
+/* libm's, a lane at a time: a few hundred thousand values a clip do not want a polynomial of their own. */
+static inline vf log_lanes(vf x) {
+    float v[VF_N];
+    vf_store(v, x);
+    for (int i = 0; i < VF_N; i++) {
+        v[i] = logf(v[i]);
+    }
+    return vf_load(v);
+}
+
 static void map_run(const struct op_args * args, const float * src, float * dst, int64_t n) {
     const vf a = vf_set1(args->a), b = vf_set1(args->b);
     switch (args->kind) {
@@ -44,6 +58,10 @@ static void map_run(const struct op_args * args, const float * src, float * dst,
         case GGML_UNARY_OP_GELU: MAP(gelu_tanh(x)); break;
         case GGML_UNARY_OP_GELU_ERF: MAP(gelu_erf(x)); break;
         case GGML_UNARY_OP_SILU: MAP(vf_mul(x, vf_sigmoid(x))); break;
+        case GGML_UNARY_OP_ELU: MAP(elu(x)); break;
+        case KIND_SQR: MAP(vf_mul(x, x)); break;
+        case KIND_SQRT: MAP(vf_sqrt(x)); break;
+        case KIND_LOG: MAP(log_lanes(x)); break;
         case KIND_SCALE: MAP(vf_mul(x, a)); break;
         case KIND_CLAMP: MAP(vf_max(a, vf_min(b, x))); break; /* in this order NaN stays NaN */
         default: GGML_ABORT("unary: no kind %d", args->kind);
@@ -78,3 +96,7 @@ void KERNEL(cpu_op_scale)(const struct cpu_task * task, struct ggml_tensor * dst
 void KERNEL(cpu_op_clamp)(const struct cpu_task * task, struct ggml_tensor * dst) {
     map_tensor(task, dst, &(struct op_args) { .kind = KIND_CLAMP, .a = ggml_get_op_params_f32(dst, 0), .b = ggml_get_op_params_f32(dst, 1) });
 }
+
+void KERNEL(cpu_op_sqr)(const struct cpu_task * task, struct ggml_tensor * dst) { map_tensor(task, dst, &(struct op_args) { .kind = KIND_SQR }); }
+void KERNEL(cpu_op_sqrt)(const struct cpu_task * task, struct ggml_tensor * dst) { map_tensor(task, dst, &(struct op_args) { .kind = KIND_SQRT }); }
+void KERNEL(cpu_op_log)(const struct cpu_task * task, struct ggml_tensor * dst) { map_tensor(task, dst, &(struct op_args) { .kind = KIND_LOG }); }
