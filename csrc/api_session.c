@@ -1,11 +1,6 @@
-/* api_session.c - session entries of qwentts.h: check every pointer, count, id and code before anything is computed, take the turn, compute. */
+/* api_session.c - session and talker entries of qwentts.h: check every pointer, count, id and code before anything is
+ * computed, take the turn, compute. The codec's entries: api_codec.c. */
 #include "session.h"
-
-#include <limits.h>
-#include <stdlib.h>
-
-#define REQUIRE_PART(session, file, what) \
-    do { if (!(session)->context->file) return QT_FAIL(QT_STATUS_MODE_INVALID, "%s: no " what " is loaded", __func__); } while (0)
 
 enum qt_status qt_session_new(struct qt_context * ctx, struct qt_session ** session) {
     QT_REQUIRE(session);
@@ -63,7 +58,7 @@ enum qt_status qt_text_embed(struct qt_session * session, const int32_t * ids, i
     QT_REQUIRE(session);
     QT_REQUIRE(ids);
     QT_REQUIRE(rows);
-    REQUIRE_PART(session, talker_file, "talker");
+    QT_REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     QT_TRY(check_count(__func__, "n", n));
     QT_TRY(check_values(__func__, "ids", ids, n, c->facts.text_vocab_size));
@@ -75,7 +70,7 @@ enum qt_status qt_code_embed(struct qt_session * session, int codebook, const in
     QT_REQUIRE(session);
     QT_REQUIRE(codes);
     QT_REQUIRE(rows);
-    REQUIRE_PART(session, talker_file, "talker");
+    QT_REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     QT_TRY(check_count(__func__, "n", n));
     if (codebook < 0 || codebook >= c->facts.n_code_groups) {
@@ -90,7 +85,7 @@ enum qt_status qt_talker_prefill(struct qt_session * session, const float * rows
     QT_REQUIRE(session);
     QT_REQUIRE(rows);
     QT_REQUIRE(logits);
-    REQUIRE_PART(session, talker_file, "talker");
+    QT_REQUIRE_PART(session, talker_file, "talker");
     QT_TRY(check_count(__func__, "n_rows", n_rows));
     QT_TRY(check_room(__func__, session, n_rows));
     QT_TRY(session_enter(session));
@@ -103,7 +98,7 @@ enum qt_status qt_talker_step(struct qt_session * session, const int32_t * codes
     QT_REQUIRE(codes);
     QT_REQUIRE(overlay);
     QT_REQUIRE(logits);
-    REQUIRE_PART(session, talker_file, "talker");
+    QT_REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     if (session->talker.n_past == 0) {
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the session holds no prompt, qt_talker_prefill comes first", __func__);
@@ -123,7 +118,7 @@ enum qt_status qt_talker_step(struct qt_session * session, const int32_t * codes
 enum qt_status qt_predictor_begin(struct qt_session * session, int32_t code0, float * logits) {
     QT_REQUIRE(session);
     QT_REQUIRE(logits);
-    REQUIRE_PART(session, talker_file, "talker");
+    QT_REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     if (!session->talker.hidden_valid) {
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the session holds no prompt, qt_talker_prefill comes first", __func__);
@@ -138,7 +133,7 @@ enum qt_status qt_predictor_begin(struct qt_session * session, int32_t code0, fl
 enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, float * logits) {
     QT_REQUIRE(session);
     QT_REQUIRE(logits);
-    REQUIRE_PART(session, talker_file, "talker");
+    QT_REQUIRE_PART(session, talker_file, "talker");
     const struct qt_context * c = session->context;
     int n_groups = c->facts.n_code_groups, next = session->predictor.next;
     if (next == 0) {
@@ -150,37 +145,4 @@ enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, floa
     QT_TRY(check_values(__func__, "code", &code, 1, c->facts.code_vocab_size));
     QT_TRY(session_enter(session));
     return session_leave(session, predictor_step(&c->predictor, &c->talker, &session->predictor, &session->runner, code, logits));
-}
-
-enum qt_status qt_codec_decode(struct qt_session * session, const int32_t * codes, int n_frames, struct qt_audio * audio) {
-    QT_REQUIRE(audio);
-    *audio = (struct qt_audio) { 0 };
-    QT_REQUIRE(session);
-    QT_REQUIRE(codes);
-    REQUIRE_PART(session, codec_file, "codec");
-    const struct qt_context * c = session->context;
-    int limit = INT_MAX / c->facts.hop_samples;
-    if (n_frames < 1 || n_frames > limit) {
-        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: n_frames is %d, valid: 1 to %d", __func__, n_frames, limit);
-    }
-    for (int q = 0; q < c->codec.sizes.n_quantizers; q++) {
-        const int32_t * row = codes + (int64_t) q * n_frames;
-        for (int t = 0; t < n_frames; t++) {
-            if (row[t] < 0 || row[t] >= c->facts.codebook_size) {
-                return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: codes[%d][%d] is %d, valid: 0 to %d", __func__, q, t, (int) row[t], (int) c->facts.codebook_size - 1);
-            }
-        }
-    }
-    float * samples = NULL;
-    QT_TRY(session_enter(session));
-    QT_TRY(session_leave(session, codec_decode(&c->codec, &session->runner, codes, n_frames, &samples)));
-    *audio = (struct qt_audio) { samples, n_frames * c->facts.hop_samples, c->facts.sample_rate, 1 };
-    return QT_STATUS_OK;
-}
-
-void qt_audio_free(struct qt_audio * audio) {
-    if (audio) {
-        free(audio->samples);
-        *audio = (struct qt_audio) { 0 };
-    }
 }

@@ -1,4 +1,5 @@
-/* causal_conv.h - convolutions that never look ahead, time first: x [T, C_in] -> [T', C_out]. */
+/* causal_conv.h - convolutions that never look ahead, time first: x [T, C_in] -> [T', C_out]. With a carry, what a convolution needs of the
+ * frames before comes from the graph that ran before, so that pieces give what one pass over all of them gives. */
 #ifndef QT_CAUSAL_CONV_H
 #define QT_CAUSAL_CONV_H
 
@@ -11,13 +12,24 @@ struct conv {
     struct ggml_tensor * bias;   /* [C_out] */
 };
 
+/* What convolutions remember between graphs: one tensor each, in the order they are built. The first graph makes the tensors, the caller
+ * gives them memory and clears it; later graphs take the same ones. */
+struct carry {
+    struct ggml_context * tensors;
+    struct ggml_cgraph * graph; /* the one being built: it also writes what the next graph reads */
+    struct ggml_tensor * taken; /* by the convolution before; NULL: none yet */
+    bool made;                  /* tensors is complete */
+};
+
 /* name.weight and name.bias, any number of taps. */
 struct conv conv_load(struct weights * weights, int64_t n_in, int64_t n_out, const char * name);
 /* The same for a transposed convolution: its kernel is at least as long as its stride, and of a type ggml_out_prod takes. */
 struct conv conv_transposed_load(struct weights * weights, int64_t n_in, int64_t n_out, int stride, const char * name);
 
-struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int dilation);  /* [T, C_out] */
-struct ggml_tensor * conv_depthwise_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x);      /* [T, C] */
-struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride); /* [T*stride, C_out] */
+/* carry NULL: x is the beginning, zeros come before it. Else at most one tensor of it is used. */
+struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int dilation, struct carry * carry); /* [T, C_out] */
+struct ggml_tensor * conv_depthwise_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, struct carry * carry);     /* [T, C] */
+/* [T*stride, C_out] */
+struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, struct carry * carry);
 
 #endif

@@ -1,5 +1,8 @@
-/* codec.c - the parts of the decoder put together. The graph depends on the number of frames, so it is built, run and freed by the call:
- * its intermediate results are large (the last DAC block holds hop_samples * 96 floats a frame in published files). */
+/* codec.c - the parts of the decoder put together, and one pass over frames that are all known. The graph of a pass depends on the number of
+ * frames, so it is built, run and freed by the call: its intermediate results are large (the last DAC block holds hop_samples * 96 floats a
+ * frame in published files).
+ *
+ * Every product is asked for in F32: a kernel for few columns may round them, and a sample would depend on how many frames its graph had. */
 #include "codec.h"
 
 #include <math.h>
@@ -20,42 +23,65 @@ void codec_free(struct codec * codec) {
     *codec = (struct codec) { 0 };
 }
 
-struct decode_graph {
-    struct arena arena;
-    struct ggml_tensor * codes;     /* I32 [T, Q] */
-    struct ggml_tensor * positions; /* I32 [T] */
-    struct ggml_tensor * mask;      /* F32 [T, T] */
-    struct ggml_tensor * audio;     /* [T * hop, 1] */
-};
-
-static enum qt_status build(struct decode_graph * g, const struct codec * codec, const struct runner * runner, int64_t T) {
-    int n_units = 0;
+static int n_units(const struct codec * codec) {
+    int n = 0;
     for (int i = 0; i < codec->dac.n_blocks; i++) {
-        n_units += codec->dac.blocks[i].n_units;
+        n += codec->dac.blocks[i].n_units;
     }
-    int bound = 96 + 4 * codec->rvq.n_codebooks + BLOCK_MAX_TENSORS * codec->transformer.stack.sizes.n_layers + 48 * codec->upsample.n_stages
-        + 16 * codec->dac.n_blocks + 16 * n_units;
+    return n;
+}
+
+int codec_n_convs(const struct codec * codec) {
+    return 3 + 2 * codec->upsample.n_stages + codec->dac.n_blocks + 2 * n_units(codec);
+}
+
+static int graph_bound(const struct codec * codec) {
+    return 96 + 4 * codec->rvq.n_codebooks + BLOCK_MAX_TENSORS * codec->transformer.stack.sizes.n_layers + 48 * codec->upsample.n_stages
+        + 16 * codec->dac.n_blocks + 16 * n_units(codec);
+}
+
+enum qt_status codec_graph_build(struct codec_graph * g, const struct codec * codec, const struct runner * runner, int64_t T,
+                                 const struct kv_cache * cache, struct carry * carry) {
     struct arena * arena = &g->arena;
-    QT_TRY(arena_begin(arena, runner, bound));
+    QT_TRY(arena_begin(arena, runner, graph_bound(codec)));
     g->codes = arena_input(arena, GGML_TYPE_I32, T, codec->rvq.n_codebooks);
     g->positions = arena_input(arena, GGML_TYPE_I32, T, 1);
-    g->mask = arena_input(arena, GGML_TYPE_F32, T, T);
-    struct ggml_tensor * x = codec_rvq_build(&codec->rvq, arena, g->codes);                            /* [T, C_q] */
-    x = codec_transformer_build(&codec->transformer, arena, runner, x, g->positions, g->mask);         /* [T, C] */
-    x = codec_upsample_build(&codec->upsample, arena, x);                                              /* [T*up, C] */
-    g->audio = codec_dac_build(&codec->dac, arena, x);                                                 /* [T*hop, 1] */
+    g->mask = arena_input(arena, GGML_TYPE_F32, cache ? cache->capacity : T, T);
+    g->cache_rows = cache ? arena_input(arena, GGML_TYPE_I64, T * codec->sizes.stack.n_kv_heads, 1) : NULL;
+    if (carry) {
+        carry->graph = arena->graph;
+        carry->taken = NULL;
+    }
+    struct codec_run run = {
+        .arena = arena, .runner = runner, .positions = g->positions, .mask = g->mask, .cache_rows = g->cache_rows, .cache = cache, .carry = carry,
+    };
+    struct ggml_tensor * x = codec_rvq_build(&codec->rvq, &run, g->codes); /* [T, C_q] */
+    x = codec_transformer_build(&codec->transformer, &run, x);             /* [T, C] */
+    x = codec_upsample_build(&codec->upsample, &run, x);                   /* [T*up, C] */
+    g->audio = codec_dac_build(&codec->dac, &run, x);                      /* [T*hop, 1] */
     arena_output(arena, g->audio);
-    return arena_alloc(arena, runner);
+    for (int i = 0; i < ggml_graph_n_nodes(arena->graph); i++) {
+        struct ggml_tensor * node = ggml_graph_node(arena->graph, i);
+        if (node->op == GGML_OP_MUL_MAT) {
+            ggml_mul_mat_set_prec(node, GGML_PREC_F32);
+        }
+    }
+    return QT_STATUS_OK;
+}
+
+void codec_graph_set_codes(const struct codec_graph * g, const struct codec_codes * codes, int first) {
+    for (int64_t q = 0; q < g->codes->ne[1]; q++) {
+        ggml_backend_tensor_set(g->codes, codes->values + q * codes->n_frames + first, (size_t) q * g->codes->nb[1], g->codes->nb[1]);
+    }
 }
 
 /* Frame i sees itself and the window's frames before it. */
-static enum qt_status set_inputs(const struct decode_graph * g, const struct codec * codec, const int32_t * codes) {
+static enum qt_status set_positions(const struct codec_graph * g, const struct codec * codec) {
     int64_t T = g->codes->ne[0], window = codec->sizes.sliding_window;
     float * visible = malloc((size_t) T * sizeof *visible);
     if (!visible) {
         return QT_FAIL(QT_STATUS_OOM, "no memory for the mask of %lld frames", (long long) T);
     }
-    ggml_backend_tensor_set(g->codes, codes, 0, ggml_nbytes(g->codes));
     for (int64_t i = 0; i < T; i++) {
         int32_t position = (int32_t) i;
         ggml_backend_tensor_set(g->positions, &position, (size_t) i * sizeof position, sizeof position);
@@ -68,26 +94,24 @@ static enum qt_status set_inputs(const struct decode_graph * g, const struct cod
     return QT_STATUS_OK;
 }
 
-enum qt_status codec_decode(const struct codec * codec, const struct runner * runner, const int32_t * codes, int n_frames, float ** samples) {
-    struct decode_graph g = { 0 };
-    float * out = NULL;
-    enum qt_status status = build(&g, codec, runner, n_frames);
+enum qt_status codec_decode_pass(const struct codec * codec, const struct runner * runner, const struct codec_codes * codes, int first, int n,
+                                 int n_context, float * out) {
+    struct codec_graph g = { 0 };
+    enum qt_status status = codec_graph_build(&g, codec, runner, n_context + n, NULL, NULL);
     if (status == QT_STATUS_OK) {
-        status = set_inputs(&g, codec, codes);
+        status = arena_alloc(&g.arena, runner);
     }
     if (status == QT_STATUS_OK) {
+        status = set_positions(&g, codec);
+    }
+    if (status == QT_STATUS_OK) {
+        codec_graph_set_codes(&g, codes, first - n_context);
         status = arena_run(&g.arena, runner);
     }
     if (status == QT_STATUS_OK) {
-        size_t n_bytes = ggml_nbytes(g.audio);
-        out = malloc(n_bytes);
-        if (out) {
-            ggml_backend_tensor_get(g.audio, out, 0, n_bytes);
-        } else {
-            status = QT_FAIL(QT_STATUS_OOM, "no memory for %zu bytes of samples", n_bytes);
-        }
+        size_t frame_bytes = (size_t) codec->sizes.hop_samples * sizeof *out;
+        ggml_backend_tensor_get(g.audio, out, (size_t) n_context * frame_bytes, (size_t) n * frame_bytes);
     }
     arena_free(&g.arena);
-    *samples = out;
     return status;
 }

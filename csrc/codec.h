@@ -1,4 +1,4 @@
-/* codec.h - the codec's decoder: codes of all frames to samples in one pass. */
+/* codec.h - the codec's decoder: weights, its graph, and decoding of codes that are all known (codec_stream.h takes them piece by piece). */
 #ifndef QT_CODEC_H
 #define QT_CODEC_H
 
@@ -13,10 +13,38 @@ struct codec {
     struct codec_dac dac;
 };
 
+/* A graph over T frames. */
+struct codec_graph {
+    struct arena arena;
+    struct ggml_tensor * codes;      /* I32 [T, Q] */
+    struct ggml_tensor * positions;  /* I32 [T] */
+    struct ggml_tensor * mask;       /* F32 [n_kv, T] */
+    struct ggml_tensor * cache_rows; /* I64 [H_kv*T], NULL in one pass */
+    struct ggml_tensor * audio;      /* [T * hop, 1] */
+};
+
+/* codes of a whole call, [Q, n_frames] row by row. */
+struct codec_codes {
+    const int32_t * values;
+    int n_frames;
+};
+
 enum qt_status codec_load(struct codec * codec, struct weights * weights, const struct codec_sizes * sizes, ggml_backend_t backend);
 void codec_free(struct codec * codec);
 
-/* codes [Q, n_frames] below codebook_size -> samples [n_frames * hop_samples], malloc'd. */
-enum qt_status codec_decode(const struct codec * codec, const struct runner * runner, const int32_t * codes, int n_frames, float ** samples);
+/* Convolutions of the decoder: a bound on the tensors of a carry. */
+int codec_n_convs(const struct codec * codec);
+/* Build a graph of T frames, without memory: arena_alloc comes next. cache and carry NULL: one pass; else the graph continues the ones before. */
+enum qt_status codec_graph_build(struct codec_graph * graph, const struct codec * codec, const struct runner * runner, int64_t T,
+                                 const struct kv_cache * cache, struct carry * carry);
+/* Frames first .. first + T-1 of codes to the graph. */
+void codec_graph_set_codes(const struct codec_graph * graph, const struct codec_codes * codes, int first);
+
+/* Samples of frames first .. first + n-1 to out [n * hop_samples], from one pass that begins n_context frames before them. */
+enum qt_status codec_decode_pass(const struct codec * codec, const struct runner * runner, const struct codec_codes * codes, int first, int n,
+                                 int n_context, float * out);
+/* codec_chunks.c: all frames to samples [n_frames * hop_samples], malloc'd, at most chunk_frames at a time. */
+enum qt_status codec_decode(const struct codec * codec, const struct runner * runner, const struct codec_codes * codes, int chunk_frames,
+                            float ** samples);
 
 #endif

@@ -76,24 +76,34 @@ struct codec_dac {
     ggml_backend_buffer_t derived_buffer;
 };
 
+/* What the parts of one graph share. In a stream, keys and values go through a cache and convolutions through a carry; in one pass both are NULL. */
+struct codec_run {
+    struct arena * arena;
+    const struct runner * runner;
+    struct ggml_tensor * positions;  /* I32 [T] */
+    struct ggml_tensor * mask;       /* F32 [n_kv, T] */
+    struct ggml_tensor * cache_rows; /* I64 [H_kv*T], NULL in one pass */
+    const struct kv_cache * cache;
+    struct carry * carry;
+};
+
 enum qt_status codec_rvq_load(struct codec_rvq * rvq, struct weights * weights, const struct codec_sizes * sizes);
 void codec_rvq_free(struct codec_rvq * rvq);
 /* codes I32 [T, Q] -> [T, C_q] */
-struct ggml_tensor * codec_rvq_build(const struct codec_rvq * rvq, struct arena * arena, struct ggml_tensor * codes);
+struct ggml_tensor * codec_rvq_build(const struct codec_rvq * rvq, const struct codec_run * run, struct ggml_tensor * codes);
 
 enum qt_status codec_transformer_load(struct codec_transformer * transformer, struct weights * weights, const struct codec_sizes * sizes);
 void codec_transformer_free(struct codec_transformer * transformer);
-/* x [T, C_q], positions I32 [T], mask F32 [T, T] -> [T, C] */
-struct ggml_tensor * codec_transformer_build(const struct codec_transformer * transformer, struct arena * arena, const struct runner * runner,
-                                             struct ggml_tensor * x, struct ggml_tensor * positions, struct ggml_tensor * mask);
+/* x [T, C_q] -> [T, C] */
+struct ggml_tensor * codec_transformer_build(const struct codec_transformer * transformer, const struct codec_run * run, struct ggml_tensor * x);
 
 enum qt_status codec_upsample_load(struct codec_upsample * upsample, struct weights * weights, const struct codec_sizes * sizes);
 /* x [T, C] -> [T*up, C] */
-struct ggml_tensor * codec_upsample_build(const struct codec_upsample * upsample, struct arena * arena, struct ggml_tensor * x);
+struct ggml_tensor * codec_upsample_build(const struct codec_upsample * upsample, const struct codec_run * run, struct ggml_tensor * x);
 
 enum qt_status codec_dac_load(struct codec_dac * dac, struct weights * weights, const struct codec_sizes * sizes, ggml_backend_t backend);
 void codec_dac_free(struct codec_dac * dac);
 /* x [T, C] -> [T*hop/up, 1], in [-1, 1] */
-struct ggml_tensor * codec_dac_build(const struct codec_dac * dac, struct arena * arena, struct ggml_tensor * x);
+struct ggml_tensor * codec_dac_build(const struct codec_dac * dac, const struct codec_run * run, struct ggml_tensor * x);
 
 #endif

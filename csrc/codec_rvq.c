@@ -43,11 +43,11 @@ static struct ggml_tensor * part_build(const struct codec_rvq * rvq, struct ggml
     return ggml_mul_mat(ctx, ggml_reshape_2d(ctx, proj, proj->ne[1], proj->ne[2]), sum); /* [C_q, T] */
 }
 
-struct ggml_tensor * codec_rvq_build(const struct codec_rvq * rvq, struct arena * arena, struct ggml_tensor * codes) {
-    struct ggml_context * ctx = arena->ctx;
+struct ggml_tensor * codec_rvq_build(const struct codec_rvq * rvq, const struct codec_run * run, struct ggml_tensor * codes) {
+    struct ggml_context * ctx = run->arena->ctx;
     struct ggml_tensor * first = part_build(rvq, ctx, codes, 0, rvq->n_semantic, rvq->first_proj);
     struct ggml_tensor * rest = part_build(rvq, ctx, codes, rvq->n_semantic, rvq->n_codebooks, rvq->rest_proj);
     struct ggml_tensor * sum = ggml_add(ctx, first, rest); /* [C_q, T] */
-    arena_tap_rows(arena, sum, "codec.rvq");
+    arena_tap_rows(run->arena, sum, "codec.rvq");
     return ggml_cont(ctx, ggml_transpose(ctx, sum)); /* [T, C_q] */
 }

@@ -2,7 +2,7 @@
  *
  *   x [T, C_q] -> conv [T, C] -> [C, T] -> input projection [D, T] -> blocks -> norm -> output projection [C, T] -> [T, C]
  *
- * The mask is the caller's: frame i sees frames j with i - j < sliding_window.
+ * The mask is the caller's: frame i sees frames j <= i with i - j < sliding_window. A stream keeps keys and values of earlier frames in a cache.
  * Upstream: Qwen3TTSTokenizerV2DecoderTransformerModel. */
 #include "codec_parts.h"
 
@@ -22,19 +22,19 @@ void codec_transformer_free(struct codec_transformer * t) {
     stack_free(&t->stack);
 }
 
-struct ggml_tensor * codec_transformer_build(const struct codec_transformer * t, struct arena * arena, const struct runner * runner, struct ggml_tensor * x,
-                                             struct ggml_tensor * positions, struct ggml_tensor * mask) {
-    struct ggml_context * ctx = arena->ctx;
-    x = conv_build(ctx, &t->pre_conv, x, 1); /* [T, C] */
-    arena_tap_columns(arena, x, "codec.pre_conv");
+struct ggml_tensor * codec_transformer_build(const struct codec_transformer * t, const struct codec_run * run, struct ggml_tensor * x) {
+    struct ggml_context * ctx = run->arena->ctx;
+    x = conv_build(ctx, &t->pre_conv, x, 1, run->carry); /* [T, C] */
+    arena_tap_columns(run->arena, x, "codec.pre_conv");
     x = ggml_cont(ctx, ggml_transpose(ctx, x)); /* [C, T] */
     x = linear_build(ctx, t->input_proj, t->input_bias, x); /* [D, T] */
-    struct block_run run = {
-        .arena = arena, .runner = runner, .stack = &t->stack, .positions = positions, .mask = mask, .n_kv = x->ne[1],
+    struct block_run blocks = {
+        .arena = run->arena, .runner = run->runner, .stack = &t->stack, .positions = run->positions, .mask = run->mask, .cache = run->cache,
+        .cache_rows = run->cache_rows, .n_kv = run->mask->ne[0],
     };
-    x = stack_build(&run, x, NULL);
+    x = stack_build(&blocks, x, NULL);
     x = rms_norm_build(ctx, x, t->stack.norm, t->stack.sizes.norm_eps);
     x = linear_build(ctx, t->output_proj, t->output_bias, x); /* [C, T] */
-    arena_tap_rows(arena, x, "codec.pre_tfm");
+    arena_tap_rows(run->arena, x, "codec.pre_tfm");
     return ggml_cont(ctx, ggml_transpose(ctx, x)); /* [T, C] */
 }

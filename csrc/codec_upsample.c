@@ -32,13 +32,13 @@ enum qt_status codec_upsample_load(struct codec_upsample * upsample, struct weig
     return w->status;
 }
 
-struct ggml_tensor * codec_upsample_build(const struct codec_upsample * upsample, struct arena * arena, struct ggml_tensor * x) {
-    struct ggml_context * ctx = arena->ctx;
+struct ggml_tensor * codec_upsample_build(const struct codec_upsample * upsample, const struct codec_run * run, struct ggml_tensor * x) {
+    struct ggml_context * ctx = run->arena->ctx;
     for (int i = 0; i < upsample->n_stages; i++) {
         const struct upsample_stage * s = &upsample->stages[i];
-        x = conv_transposed_build(ctx, &s->conv, x, s->stride);               /* [T*s, C] */
-        struct ggml_tensor * y = conv_depthwise_build(ctx, &s->depthwise, x); /* [T*s, C] */
-        y = ggml_cont(ctx, ggml_transpose(ctx, y));                           /* [C, T*s] */
+        x = conv_transposed_build(ctx, &s->conv, x, s->stride, run->carry);               /* [T*s, C] */
+        struct ggml_tensor * y = conv_depthwise_build(ctx, &s->depthwise, x, run->carry); /* [T*s, C] */
+        y = ggml_cont(ctx, ggml_transpose(ctx, y));                                       /* [C, T*s] */
         y = ggml_norm(ctx, y, NORM_EPS);
         y = ggml_add(ctx, ggml_mul(ctx, y, s->norm), s->norm_bias);
         y = ggml_gelu_erf(ctx, linear_build(ctx, s->wide, s->wide_bias, y));  /* [4C, T*s] */
@@ -46,7 +46,7 @@ struct ggml_tensor * codec_upsample_build(const struct codec_upsample * upsample
         y = ggml_mul(ctx, y, s->gamma);
         y = ggml_cont(ctx, ggml_transpose(ctx, y));                           /* [T*s, C] */
         x = ggml_add(ctx, x, y);
-        arena_tap_columns(arena, x, "codec.upsample.%d", i);
+        arena_tap_columns(run->arena, x, "codec.upsample.%d", i);
     }
     return x;
 }

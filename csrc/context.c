@@ -7,6 +7,8 @@
 
 #include <ggml-cpu.h>
 
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +119,8 @@ static enum qt_status load(struct qt_context * c, const struct qt_init_params * 
     if (c->codec_file) {
         QT_TRY(weights_init(&c->codec_weights, c->codec_file, device));
         QT_TRY(codec_load(&c->codec, &c->codec_weights, &codec, c->backend));
+        double chunk_frames = round((double) params->codec_chunk_sec * codec.sample_rate / codec.hop_samples);
+        c->codec_chunk_frames = chunk_frames < 1 ? 1 : chunk_frames < INT_MAX ? (int) chunk_frames : INT_MAX;
         log_write(QT_LOG_INFO, "codec %s: %d codebooks of %d, %d samples a frame at %d Hz", c->codec_file->path, (int) codec.n_quantizers,
                   (int) codec.codebook_size, (int) codec.hop_samples, (int) codec.sample_rate);
     }
@@ -145,6 +149,7 @@ void context_free(struct qt_context * c) {
     if (!c) {
         return;
     }
+    codec_snapshots_free(&c->snapshots);
     codec_free(&c->codec);
     predictor_free(&c->predictor);
     talker_free(&c->talker);

@@ -1,9 +1,10 @@
-/* context.h - what qt_init loads: files, weights, networks and the backend they run on. Read-only after qt_init, but for the backend, which
- * the lock guards. */
+/* context.h - what qt_init loads: files, weights, networks and the backend they run on. Read-only after qt_init, but for the backend and the
+ * snapshots, which the lock guards. */
 #ifndef QT_CONTEXT_H
 #define QT_CONTEXT_H
 
 #include "codec.h"
+#include "codec_snapshots.h"
 #include "predictor.h"
 #include "talker.h"
 
@@ -17,6 +18,8 @@ struct qt_context {
     struct talker talker;
     struct predictor predictor;
     struct codec codec;
+    int codec_chunk_frames;           /* decoded at a time by qt_codec_decode */
+    struct codec_snapshots snapshots; /* of streams primed with a reference */
     struct qt_facts facts;
     char ** speakers; /* one block, see meta_strings */
     int n_speakers;

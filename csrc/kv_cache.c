@@ -31,6 +31,15 @@ static enum qt_status make(struct kv_cache * cache, ggml_backend_buffer_type_t b
     return QT_STATUS_OK;
 }
 
+/* Keys or values of layer i / 2. */
+static struct ggml_tensor * tensor_at(const struct kv_cache * cache, int i) {
+    return i % 2 ? cache->v[i / 2] : cache->k[i / 2];
+}
+
+static size_t place_of(const struct ggml_tensor * t, int64_t head, int position) {
+    return (size_t) head * t->nb[2] + (size_t) position * t->nb[1];
+}
+
 /* The first n_kept positions of every head, through one head's worth of host memory. */
 static enum qt_status copy_positions(struct kv_cache * to, const struct kv_cache * from, int n_kept) {
     if (n_kept == 0) {
@@ -42,11 +51,10 @@ static enum qt_status copy_positions(struct kv_cache * to, const struct kv_cache
         return no_memory(to->capacity);
     }
     for (int i = 0; i < 2 * from->n_layers; i++) {
-        struct ggml_tensor * source = i % 2 ? from->v[i / 2] : from->k[i / 2];
-        struct ggml_tensor * target = i % 2 ? to->v[i / 2] : to->k[i / 2];
+        struct ggml_tensor * source = tensor_at(from, i), * target = tensor_at(to, i);
         for (int64_t h = 0; h < source->ne[2]; h++) {
-            ggml_backend_tensor_get(source, head, (size_t) h * source->nb[2], n_bytes);
-            ggml_backend_tensor_set(target, head, (size_t) h * target->nb[2], n_bytes);
+            ggml_backend_tensor_get(source, head, place_of(source, h, 0), n_bytes);
+            ggml_backend_tensor_set(target, head, place_of(target, h, 0), n_bytes);
         }
     }
     free(head);
@@ -94,6 +102,38 @@ void kv_cache_rows(const struct kv_cache * cache, int n_kv_heads, int first, int
     for (int t = 0; t < n; t++) {
         for (int h = 0; h < n_kv_heads; h++) {
             *rows++ = (int64_t) h * cache->capacity + first + t;
+        }
+    }
+}
+
+void kv_cache_move(struct kv_cache * cache, int from, int to, int n, float * head) {
+    for (int i = 0; i < 2 * cache->n_layers; i++) {
+        struct ggml_tensor * t = tensor_at(cache, i);
+        for (int64_t h = 0; h < t->ne[2]; h++) {
+            ggml_backend_tensor_get(t, head, place_of(t, h, from), (size_t) n * t->nb[1]);
+            ggml_backend_tensor_set(t, head, place_of(t, h, to), (size_t) n * t->nb[1]);
+        }
+    }
+}
+
+int64_t kv_cache_size(const struct kv_cache * cache, int n) {
+    return 2 * cache->n_layers * cache->k[0]->ne[2] * cache->k[0]->ne[0] * n;
+}
+
+void kv_cache_get(const struct kv_cache * cache, int first, int n, float * values) {
+    for (int i = 0; i < 2 * cache->n_layers; i++) {
+        const struct ggml_tensor * t = tensor_at(cache, i);
+        for (int64_t h = 0; h < t->ne[2]; h++, values += n * t->ne[0]) {
+            ggml_backend_tensor_get(t, values, place_of(t, h, first), (size_t) n * t->nb[1]);
+        }
+    }
+}
+
+void kv_cache_set(struct kv_cache * cache, int first, int n, const float * values) {
+    for (int i = 0; i < 2 * cache->n_layers; i++) {
+        struct ggml_tensor * t = tensor_at(cache, i);
+        for (int64_t h = 0; h < t->ne[2]; h++, values += n * t->ne[0]) {
+            ggml_backend_tensor_set(t, values, place_of(t, h, first), (size_t) n * t->nb[1]);
         }
     }
 }

@@ -30,4 +30,11 @@ struct ggml_tensor * kv_cache_view(struct ggml_context * ctx, struct ggml_tensor
 /* The cache row of each (position, head), heads fastest, for ggml_set_rows: rows [H_kv * n]. */
 void kv_cache_rows(const struct kv_cache * cache, int n_kv_heads, int first, int n, int64_t * rows);
 
+/* Move n positions of every head from place from to place to; head holds n * hd floats. */
+void kv_cache_move(struct kv_cache * cache, int from, int to, int n, float * head);
+/* n positions of every head, from place first on, to and from packed floats; kv_cache_size says how many. */
+int64_t kv_cache_size(const struct kv_cache * cache, int n);
+void kv_cache_get(const struct kv_cache * cache, int first, int n, float * values);
+void kv_cache_set(struct kv_cache * cache, int first, int n, const float * values);
+
 #endif

@@ -38,6 +38,7 @@ void session_free(struct qt_session * s) {
     if (!s) {
         return;
     }
+    codec_stream_free(&s->stream);
     predictor_state_free(&s->predictor);
     talker_state_free(&s->talker);
     free(s);
@@ -46,6 +47,7 @@ void session_free(struct qt_session * s) {
 void session_reset(struct qt_session * s) {
     talker_state_reset(&s->talker, &s->runner);
     s->predictor.next = 0;
+    codec_stream_reset(&s->stream);
     atomic_store(&s->cancelled, false);
 }
 
@@ -56,6 +58,7 @@ void session_set_tap(struct qt_session * s, qt_tap_cb callback, void * user_data
     if (rebuild) {
         talker_state_drop_graphs(&s->talker);
         predictor_state_drop_graphs(&s->predictor);
+        codec_stream_drop_graphs(&s->stream);
     }
 }
 

@@ -3,7 +3,12 @@
 #ifndef QT_SESSION_H
 #define QT_SESSION_H
 
+#include "codec_stream.h"
 #include "context.h"
+
+/* In an entry of qwentts.h: refuse a model that lacks the part. */
+#define QT_REQUIRE_PART(session, file, what) \
+    do { if (!(session)->context->file) return QT_FAIL(QT_STATUS_MODE_INVALID, "%s: no " what " is loaded", __func__); } while (0)
 
 struct qt_session {
     struct qt_context * context;
@@ -11,6 +16,7 @@ struct qt_session {
     struct runner runner;
     struct talker_state talker;       /* zero without a talker */
     struct predictor_state predictor; /* likewise */
+    struct codec_stream stream;       /* zero until its first push */
 };
 
 enum qt_status session_new(struct qt_context * context, struct qt_session ** session);
