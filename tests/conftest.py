@@ -28,6 +28,11 @@ def golden_cases() -> list[dict[str, Any]]:
     return json.loads((GOLDEN / "cases.json").read_text(encoding="utf-8"))
 
 
+def clone_cases() -> list[dict[str, Any]]:
+    """Rows of clone.json: settings and token ids of the recorded clones."""
+    return json.loads((GOLDEN / "clone.json").read_text(encoding="utf-8"))
+
+
 def golden_arrays(name: str) -> dict[str, np.ndarray]:
     """An .npz of the golden folder, loaded."""
     with np.load(GOLDEN / name) as arrays:

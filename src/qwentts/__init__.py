@@ -2,13 +2,14 @@
 
 from . import _lib
 from .errors import Cancelled, GenerateError, ModeError, ModelFileError, OutOfMemory, ParameterError, QwenTTSError
-from .speech import Piece, Speech
+from .speech import Chunk, Piece, Speech
 from .tts import TTS
+from .voice import Voice
 
 __version__ = "0.1.0"
 __all__ = [
-    "TTS", "Cancelled", "GenerateError", "ModeError", "ModelFileError", "OutOfMemory", "ParameterError", "Piece", "QwenTTSError",
-    "Speech", "library_version",
+    "TTS", "Cancelled", "Chunk", "GenerateError", "ModeError", "ModelFileError", "OutOfMemory", "ParameterError", "Piece",
+    "QwenTTSError", "Speech", "Voice", "library_version",
 ]  # fmt: skip
 
 library_version = _lib.library_version

@@ -56,6 +56,10 @@ def _ints(array: np.ndarray) -> Any:
     return ffi.from_buffer("int32_t[]", array, require_writable=False)
 
 
+def _planes(codes: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(np.asarray(codes, np.int32).T)  # [frames, G] -> [G, frames]
+
+
 class Engine:
     """The weights of a talker and a codec on one backend."""
 
@@ -127,7 +131,7 @@ class Engine:
 
 
 class Session:
-    """State of one utterance: talker cache, predictor cache, cancel flag."""
+    """State of one utterance: talker cache, predictor cache, codec stream, cancel flag."""
 
     def __init__(self, engine: Engine) -> None:
         out = ffi.new("struct qt_session **")
@@ -212,13 +216,31 @@ class Session:
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """Samples float32 [frames * hop] in [-1, 1] of codes int32 [frames, G], in one pass."""
-        planes = np.ascontiguousarray(np.asarray(codes, np.int32).T)  # [G, frames]
+        planes = _planes(codes)
         audio = ffi.new("struct qt_audio *")
         _check(lib.qt_codec_decode(self._handle, _ints(planes), planes.shape[1], audio))
         try:
             return np.frombuffer(ffi.buffer(audio.samples, audio.n_samples * 4), np.float32).copy()
         finally:
             lib.qt_audio_free(audio)
+
+    def stream_reset(self) -> None:
+        """Forget the decoder's stream: the next push starts an utterance."""
+        _check(lib.qt_stream_reset(self._handle))
+
+    def stream_prime(self, codes: np.ndarray) -> bool:
+        """Reset, then take in codes int32 [frames, G] without giving their samples; whether a kept state was copied instead."""
+        planes = _planes(codes)
+        reused = ffi.new("bool *")
+        _check(lib.qt_stream_prime(self._handle, _ints(planes), planes.shape[1], reused))
+        return bool(reused[0])
+
+    def stream_push(self, codes: np.ndarray) -> np.ndarray:
+        """Samples float32 [frames * hop] of the next codes int32 [frames, G]: those of the one-pass decode, however they are split."""
+        planes = _planes(codes)
+        samples = np.empty(planes.shape[1] * self.facts.hop_samples, np.float32)
+        _check(lib.qt_stream_push(self._handle, _ints(planes), planes.shape[1], _floats(samples)))
+        return samples
 
     def codec_encode(self, samples: np.ndarray) -> np.ndarray:
         """Codes int32 [frames, G] of mono samples at facts.sample_rate; the last frame is padded with silence."""

@@ -46,13 +46,19 @@ class Stack(Protocol):
     def cancel(self) -> None: ...
 
 
+class Flag(Protocol):
+    """What the loop needs of a cancel event."""
+
+    def is_set(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Limits:
     """When the loop ends other than by the end token."""
 
     max_frames: int
     guard: bool = True
-    cancel: threading.Event | None = None
+    cancel: Flag | None = None
 
     def is_cancelled(self) -> bool:
         """The caller's event is set."""
@@ -139,7 +145,7 @@ def frame_limit(caller: int | None, file_limit: int, n_text: int, n_rows: int, f
     return min(caller, room)
 
 
-def interruptible(session: Any, call: Callable[[], T], cancel: threading.Event | None) -> T:
+def interruptible(session: Any, call: Callable[[], T], cancel: Flag | None) -> T:
     """The result of a long library call; an event or Ctrl-C in this thread cancels it within its current graph."""
     outcome: list[tuple[Any, BaseException | None]] = []
 

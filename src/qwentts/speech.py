@@ -1,14 +1,14 @@
-"""What synthesize() returns."""
+"""What synthesize() returns, and the chunks that stream() yields."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from .audio import save_wav, silence
+from .audio import save_wav
 from .generate import CANCELLED, LENGTH, REPETITION, STOP
 
 PIECE_SILENCE_S = 0.2  # between the pieces of split text
@@ -28,6 +28,32 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class Chunk:
+    """The next audio of a stream; the last one, and it alone, says how the speech ended.
+
+    The last chunk may have no samples. Only where the speech was cancelled it has codes that were not decoded any more.
+    """
+
+    samples: np.ndarray = field(repr=False)  # float32 [n], in [-1, 1]
+    sample_rate: int
+    codes: np.ndarray = field(repr=False)  # int32 [frames, groups]
+    seed: int
+    piece: int = 0  # which part of split text it belongs to
+    # of the last chunk, about all of the speech; see Speech
+    finish_reason: str | None = None
+    max_frames: int = 0
+    timings: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    reference_reused: bool | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Nothing follows."""
+        return self.finish_reason is not None
+
+
+@dataclass(frozen=True)
 class Speech:
     """Audio with how it came about.
 
@@ -41,9 +67,11 @@ class Speech:
     seed: int
     finish_reason: str
     max_frames: int  # the frame limit that applied (of the last piece)
-    timings: Mapping[str, float]  # seconds: prefill, talker, predictor, sampling, codec, total
+    # seconds: prime (the decoder hears the reference), prefill, talker, predictor, sampling, codec, total; first_audio from the start
+    timings: Mapping[str, float]
     warnings: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
+    reference_reused: bool | None = None  # the decoder's state after the reference was still there; None: no reference frames
 
     @property
     def duration_s(self) -> float:
@@ -55,34 +83,33 @@ class Speech:
         save_wav(path, self.samples, self.sample_rate, format=format)
 
 
-def join(parts: Sequence[Speech], *, seed: int, total_s: float, warnings: tuple[str, ...]) -> Speech:
-    """One Speech of several spoken in turn, with PIECE_SILENCE_S between them."""
-    rate = parts[0].sample_rate
-    gap = silence(PIECE_SILENCE_S, rate)
-    samples, pieces, at = [], [], 0
-    for i, part in enumerate(parts):
-        if i and part.samples.size:
-            samples.append(gap)
-            at += gap.size
-        samples.append(part.samples)
-        pieces += [_moved(piece, at) for piece in part.pieces]
-        at += part.samples.size
-    timings: dict[str, float] = {}
-    for part in parts:
-        for name, value in part.timings.items():
-            timings[name] = timings.get(name, 0.0) + value
+def worst(reasons: Iterable[str]) -> str:
+    """The finish reason of pieces as a whole."""
+    present = set(reasons)
+    return next(reason for reason in WORST_FIRST if reason in present)
+
+
+def collect(chunks: Iterable[Chunk]) -> Speech:
+    """The Speech that the chunks of a stream are; the audio of a cancelled piece is dropped."""
+    got = list(chunks)
+    last = got[-1]
+    assert last.finish_reason is not None
+    samples = np.concatenate([chunk.samples for chunk in got])
+    pieces = last.pieces
+    if last.finish_reason == CANCELLED:
+        *whole, cut = pieces
+        end = whole[-1].start_samples + whole[-1].n_samples if whole else 0
+        samples = samples[:end].copy()
+        pieces = (*whole, Piece(cut.text, cut.seed, cut.finish_reason, end, 0, cut.n_frames))
     return Speech(
-        samples=np.concatenate(samples),
-        sample_rate=rate,
-        codes=np.concatenate([part.codes for part in parts]),
-        seed=seed,
-        finish_reason=next(reason for reason in WORST_FIRST if any(p.finish_reason == reason for p in parts)),
-        max_frames=parts[-1].max_frames,
-        timings={**timings, "total": total_s},
-        warnings=warnings,
-        pieces=tuple(pieces),
+        samples=samples,
+        sample_rate=last.sample_rate,
+        codes=np.concatenate([chunk.codes for chunk in got]),
+        seed=last.seed,
+        finish_reason=last.finish_reason,
+        max_frames=last.max_frames,
+        timings=last.timings,
+        warnings=last.warnings,
+        pieces=pieces,
+        reference_reused=last.reference_reused,
     )
-
-
-def _moved(piece: Piece, offset: int) -> Piece:
-    return Piece(piece.text, piece.seed, piece.finish_reason, piece.start_samples + offset, piece.n_samples, piece.n_frames)

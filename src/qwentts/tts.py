@@ -1,6 +1,6 @@
-"""TTS, the class users hold: a loaded talker and codec that turn text into a Speech.
+"""TTS, the class users hold: a loaded talker and codec that turn text into a Speech or a stream of chunks, and a recording into a Voice.
 
-text -> checks and defaults -> pieces -> token ids -> prompt rows -> frame loop -> codes -> codec -> samples.
+text -> Request (request.py) -> chunks -> all of them (synthesize) or one by one from a worker (stream); audio -> encoders -> Voice.
 """
 
 from __future__ import annotations
@@ -8,25 +8,33 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
+from typing import Any
 
 import numpy as np
 
 from . import language as languages
 from . import prompt as prompts
 from .engine import TALKER, Engine, Session, Tap
-from .errors import Cancelled, ModelFileError, ParameterError
-from .generate import CANCELLED, FrameLoop, Limits, frame_limit, interruptible
-from .settings import DEFAULTS, Chosen, choose, choose_seed
-from .speech import Piece, Speech, join
-from .split import sentences
+from .errors import GenerateError, ModeError, ModelFileError, ParameterError
+from .generate import interruptible
+from .reference import read_recording, remarks
+from .request import Call, Request
+from .speech import Chunk, Speech, collect
+from .streaming import deliver
 from .talker_info import read_talker_info
 from .tokenizer import Tokenizer
+from .voice import Voice
 
 _log = logging.getLogger("qwentts")
-SPLITS = ("none", "sentences")
+PAD_SILENCE_S = 0.5  # behind a reference, so that the speech does not begin with its last sound
+MAX_CLIP_S = 120.0
+SPEAKER_RATE_HZ = 24000  # what the speaker encoder hears, whatever the codec's rate
+VOICES_KEPT = 16  # voices whose prompt rows are kept; a second of reference is 50 KB at a width of 1024
+CLOSE_S = 60.0
 DEMO_NOTE = (
     "no model given, so the small demonstration voice speaks; for a real one download a Qwen3-TTS-12Hz checkpoint,"
     " run `qwentts convert CHECKPOINT_DIR`, and name the two files with --model and --codec"
@@ -78,9 +86,12 @@ class TTS:
         file = self._engine.file(TALKER)
         self.info = read_talker_info(file)
         self.facts = self._engine.facts
-        self._tokenizer = Tokenizer.from_file(file)
+        self.tokenizer = Tokenizer.from_file(file)
         self._idle: list[Session] = [self._engine.session()]
-        self._constants = prompts.ConstantRows(self.info, self._idle[0])
+        self._busy: list[Call] = []
+        self._closing = False
+        self._voice_rows: dict[bytes, prompts.VoiceRows] = {}
+        self.constants = prompts.ConstantRows(self.info, self._idle[0])
         self.load_s = perf_counter() - start
 
     @property
@@ -105,6 +116,7 @@ class TTS:
         language: str | None = "auto",
         speaker: str | None = None,
         instruct: str | None = None,
+        voice: Voice | None = None,
         streaming_text: bool | None = None,
         split: str | None = None,
         seed: int | None = None,
@@ -124,80 +136,145 @@ class TTS:
     ) -> Speech:
         """The speech of `text`.
 
-        Options that are None come from the model file, then from the documented defaults (settings.py). streaming_text picks the
-        prompt layout, None is upstream's for the kind of model. split is `none` or `sentences` (None: `sentences` for the demonstration
-        voice); piece i is drawn with seed + i. max_new_tokens is a limit in frames, for each piece; without one a cap follows from the
-        text (generate.derived_cap_frames). seed None or -1 is random, and reported. cancel stops within a frame. progress is called
-        with the number of frames so far, tap with every named stage (slow).
+        Options that are None come from the model file, then from the documented defaults (settings.py). voice is a clone (see clone).
+        streaming_text picks the prompt layout, None is upstream's for the kind of model. split is `none` or `sentences` (None:
+        `sentences` for the demonstration voice); piece i is drawn with seed + i. max_new_tokens is a limit in frames, for each piece;
+        without one a cap follows from the text (generate.derived_cap_frames). seed None or -1 is random, and reported. cancel stops
+        within a frame. progress is called with the number of frames so far, tap with every named stage (slow).
         """
-        start = perf_counter()
-        caller = {
-            "temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty,
-            "subtalker_temperature": subtalker_temperature, "subtalker_top_k": subtalker_top_k, "subtalker_top_p": subtalker_top_p,
-        }  # fmt: skip
-        _check_text("text", text)
-        if instruct is not None:
-            _check_text("instruct", instruct, may_be_blank=True)
-        chosen = choose(caller, self.info.generation, greedy=greedy)
-        warnings = list(chosen.warnings)
-        if seed not in (None, -1) and chosen.talker.greedy and chosen.predictor.greedy:
-            warnings.append("seed has no effect: decoding is greedy (give a temperature to sample)")
-        seed = choose_seed(seed)
-        if speaker is None and self.is_demo:
-            speaker = self.speakers[0]
-        prompts.check_mode(self.info, speaker=speaker, instruct=instruct)
-        if speaker:
-            speaker = prompts.find_speaker(self.info, speaker)
-        if instruct and prompts.drops_instruction(self.info):
-            warnings.append(f"instruct is ignored: {self.info.model_size} custom_voice models do not follow instructions")
-            instruct = None
-        request = _Request(
-            self,
-            language=languages.resolve(language, self.info.languages),
-            speaker=speaker or None,
-            instruct_ids=self._tokenizer.encode(prompts.instruction(instruct)) if instruct else [],
-            streaming_text=streaming_text,
-            chosen=chosen,
-            max_new_tokens=max_new_tokens,
-            guard=repetition_guard,
-            cancel=cancel,
-            progress=progress,
-        )
-        pieces = sentences(text) if self._splits(split) else [text]
-        session = self._take_session()
-        try:
-            if tap is not None:
-                session.set_tap(tap)
-            parts: list[Speech] = []
-            for i, piece in enumerate(pieces):
-                session.reset()
-                parts.append(request.speak(session, piece, (seed + i) % (1 << 64)))
-                if parts[-1].finish_reason == CANCELLED:
-                    break
-        finally:
-            if tap is not None:
-                session.set_tap(None)
-            self._idle.append(session)
-        for i, part in enumerate(parts):
-            if part.samples.size and float(np.abs(part.samples).max()) < SILENT_PEAK:
-                warnings.append("the audio is silent" if len(parts) == 1 else f"the audio of piece {i + 1} is silent")
-        return join(parts, seed=seed, total_s=perf_counter() - start, warnings=tuple(warnings))
+        options = {name: value for name, value in locals().items() if name != "self"}
+        return collect(self._chunks(Request(self, **options)))
 
-    def _splits(self, split: str | None) -> bool:
-        if split is not None and split not in SPLITS:
-            raise ParameterError(f"split is {split!r}, valid are {', '.join(SPLITS)}")
-        return split == "sentences" or (split is None and self.is_demo)
+    def stream(
+        self,
+        text: str,
+        *,
+        language: str | None = "auto",
+        speaker: str | None = None,
+        instruct: str | None = None,
+        voice: Voice | None = None,
+        streaming_text: bool | None = None,
+        split: str | None = None,
+        seed: int | None = None,
+        max_new_tokens: int | None = None,
+        greedy: bool | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        repetition_penalty: float | None = None,
+        subtalker_temperature: float | None = None,
+        subtalker_top_k: int | None = None,
+        subtalker_top_p: float | None = None,
+        repetition_guard: bool = True,
+        cancel: threading.Event | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Generator[Chunk, None, None]:
+        """The speech of `text` as it is made: after its first frame a chunk, then chunks of 2, 4 and 8 frames.
 
-    def _take_session(self) -> Session:
-        if self._engine.is_closed:
+        Options as in synthesize; wrong ones are raised here, before the first chunk. All chunks together are what synthesize gives
+        for the same seed, byte for byte. A thread computes ahead of the reader, by up to 64 chunks (40 s of audio). It starts when
+        the first chunk is asked for and stops within a frame when the generator is closed or dropped, or `cancel` is set, in
+        which case a last chunk says so.
+        """
+        options = {name: value for name, value in locals().items() if name != "self"}
+        request = Request(self, **options)
+        return deliver(request, self._chunks(request))
+
+    def clone(self, audio: Any, text: str | None = None, *, pad_silence: bool = True, max_clip_s: float = MAX_CLIP_S) -> Voice:
+        """The voice of a reference recording, for base models: a path, bytes, a file object or (array, rate), of any rate and channels.
+
+        With its transcript `text` the voice is used in context, without it only the speaker embedding is. Half a second of silence
+        is put behind the recording's codes unless pad_silence is False. Voice.warnings says what makes it a poor reference.
+        """
+        if self.info.model_type != "base":
+            raise ModeError(f"--ref-wav is only valid for base models (loaded: {self.info.model_type})")
+        if not self.facts.speaker_size:
+            raise ModelFileError("this base model file has no speaker encoder (spk_enc.*), so it cannot clone")
+        if text is not None and (not isinstance(text, str) or not text.strip()):
+            raise ParameterError(f"ref_text is {text!r}, expected what the reference recording says, or None for its timbre alone")
+        recording = read_recording(audio)
+        if recording.duration_s > max_clip_s:
+            raise ParameterError(f"ref_audio is {recording.duration_s:.1f} s long, max_clip_s allows {max_clip_s:g}: 3 to 15 s are good")
+        pad_s = PAD_SILENCE_S if pad_silence and text is not None else 0.0
+        codes, timings = None, {}
+        with self._session(Call(None)) as session:
+            session.reset()
+            start = perf_counter()
+            samples = recording.resampled(SPEAKER_RATE_HZ)
+            speaker = interruptible(session, lambda: session.speaker_embed(samples), None)
+            timings["speaker"] = perf_counter() - start
+            if text is not None:
+                start, rate = perf_counter(), self.facts.sample_rate
+                heard = np.concatenate([recording.resampled(rate), np.zeros(round(pad_s * rate), np.float32)])
+                codes = interruptible(session, lambda: session.codec_encode(heard), None)
+                timings["codes"] = perf_counter() - start
+        warnings = remarks(recording, text)
+        if codes is not None and len(codes):
+            warnings = [f"{w} ({len(codes)} frames)" if " s long" in w else w for w in warnings]
+        _log.info("cloned %.2f s of audio: %s", recording.duration_s, ", ".join(f"{k} {v:.3f} s" for k, v in timings.items()))
+        return Voice(speaker, codes, text, pad_s, tuple(warnings), timings, self.facts.codebook_size)
+
+    def voice_rows(self, voice: Voice, session: Session) -> prompts.VoiceRows:
+        """The prompt rows of a voice, kept for the next request with the same contents."""
+        key = voice.key()
+        rows = self._voice_rows.pop(key, None)
+        if rows is None:
+            assert voice.speaker is not None
+            ids: list[int] = []
+            codes = np.zeros((0, self.facts.n_code_groups), np.int32)
+            if voice.codes is not None and voice.text is not None:
+                ids, codes = self.tokenizer.encode(prompts.transcript(voice.text)), voice.codes
+            rows = prompts.voice_rows(session, voice.speaker, ids, codes)
+        for old in list(self._voice_rows)[: -VOICES_KEPT + 1]:
+            self._voice_rows.pop(old, None)
+        self._voice_rows[key] = rows
+        return rows
+
+    def _chunks(self, request: Request) -> Generator[Chunk, None, None]:
+        """What the request says, the last chunk after the session is free again."""
+        with self._session(request) as session:
+            try:
+                if request.tap is not None:
+                    session.set_tap(request.tap)
+                yield from request.chunks(session)
+            finally:
+                if request.tap is not None:
+                    session.set_tap(None)
+        yield request.last()
+
+    @contextmanager
+    def _session(self, call: Call) -> Iterator[Session]:
+        """A session that nobody else uses; the call can be interrupted while it is lent."""
+        if self._engine.is_closed or self._closing:
             raise ParameterError("this TTS is closed")
+        call.thread_id = threading.get_ident()
+        self._busy.append(call)
         try:
-            return self._idle.pop()
-        except IndexError:  # another thread speaks
-            return self._engine.session()
+            try:
+                session = self._idle.pop()
+            except IndexError:  # another thread speaks
+                session = self._engine.session()
+            call.own(session)
+            try:
+                yield session
+            finally:
+                call.own(None)
+                self._idle.append(session)
+        finally:
+            self._busy.remove(call)
 
     def close(self) -> None:
-        """Free the model; closing twice is legal."""
+        """Interrupt what is being spoken and free the model; closing twice is legal."""
+        if any(call.thread_id == threading.get_ident() for call in self._busy):
+            raise ParameterError("close() is called from within a call of this TTS, which is still running")
+        self._closing = True
+        deadline = perf_counter() + CLOSE_S
+        while self._busy and perf_counter() < deadline:
+            for call in list(self._busy):
+                call.interrupt()
+            sleep(0.001)
+        if self._busy:
+            raise GenerateError(f"a call of this TTS did not end within {CLOSE_S:g} s")
         self._idle.clear()
         self._engine.close()
 
@@ -206,88 +283,3 @@ class TTS:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-SILENT_PEAK = 1e-4  # -80 dB: nothing that anybody hears
-
-
-class _Request:
-    """The options of one call, checked, and the speaking of one piece with them."""
-
-    def __init__(
-        self,
-        tts: TTS,
-        *,
-        language: str,
-        speaker: str | None,
-        instruct_ids: list[int],
-        streaming_text: bool | None,
-        chosen: Chosen,
-        max_new_tokens: int | None,
-        guard: bool,
-        cancel: threading.Event | None,
-        progress: Callable[[int], None] | None,
-    ) -> None:
-        self.tts, self.chosen = tts, chosen
-        self.language, self.speaker, self.instruct_ids, self.streaming_text = language, speaker, instruct_ids, streaming_text
-        self.max_new_tokens, self.guard, self.cancel, self.progress = max_new_tokens, guard, cancel, progress
-        self.frames_done = 0
-
-    def speak(self, session: Session, text: str, seed: int) -> Speech:
-        """One piece, spoken by a fresh session."""
-        start = perf_counter()
-        tts, info = self.tts, self.tts.info
-        prompt = prompts.build(
-            info,
-            tts._tokenizer.encode(prompts.utterance(text)),
-            language=self.language,
-            speaker=self.speaker,
-            instruct_ids=self.instruct_ids,
-            streaming_text=self.streaming_text,
-        )
-        file_limit = int(info.generation.get("max_new_tokens", DEFAULTS["max_new_tokens"]))
-        max_frames = frame_limit(self.max_new_tokens, file_limit, prompt.n_text, len(prompt.text_ids), tts.facts)
-        loop = FrameLoop(
-            session,
-            prompts.render(prompt, session, tts._constants),
-            eos=info.codec["eos"],
-            chosen=self.chosen,
-            seed=seed,
-            limits=Limits(max_frames, self.guard, self.cancel),
-        )
-        frames = []
-        for codes in loop:
-            frames.append(codes)
-            self.frames_done += 1
-            if self.progress is not None:
-                self.progress(self.frames_done)
-        codes = np.array(frames, np.int32).reshape(len(frames), tts.facts.n_code_groups)
-        decode_start = perf_counter()
-        reason, samples = loop.finish_reason, np.empty(0, np.float32)
-        if frames and reason != CANCELLED:
-            try:
-                samples = interruptible(session, lambda: session.decode(codes), self.cancel)
-            except Cancelled:
-                reason = CANCELLED
-        end = perf_counter()
-        return Speech(
-            samples=samples,
-            sample_rate=tts.facts.sample_rate,
-            codes=codes,
-            seed=seed,
-            finish_reason=reason,
-            max_frames=max_frames,
-            timings={**loop.timings, "codec": end - decode_start, "total": end - start},
-            pieces=(Piece(text, seed, reason, 0, samples.size, len(frames)),),
-        )
-
-
-def _check_text(name: str, text: str, *, may_be_blank: bool = False) -> None:
-    if not isinstance(text, str):
-        raise ParameterError(f"{name} is of type {type(text).__name__}, expected str")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ParameterError(f"{name} is not valid UTF-8 (lone surrogate at character {error.start})") from None
-    if not may_be_blank and not text.strip():
-        raise ParameterError(f"{name} is {'blank' if text else 'empty'}: give something to speak")

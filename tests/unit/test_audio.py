@@ -1,5 +1,6 @@
 """WAV bytes and files that appear whole or not at all."""
 
+import dataclasses
 import io
 import os
 import stat
@@ -10,7 +11,7 @@ import soundfile
 
 from qwentts.audio import Output, save_wav, wav_bytes
 from qwentts.errors import ParameterError
-from qwentts.speech import PIECE_SILENCE_S, Piece, Speech, join
+from qwentts.speech import PIECE_SILENCE_S, Chunk, Piece, collect, worst
 
 TONE = np.sin(np.arange(2400) / 10).astype(np.float32)
 
@@ -77,20 +78,38 @@ def test_a_device_is_written_directly():
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
-def _part(reason, n_samples, seed):
-    return Speech(
-        np.ones(n_samples, np.float32), 24000, np.full((2, 3), seed, np.int32), seed, reason, 50, {"codec": 1.0, "total": 2.0},
-        (), (Piece(f"t{seed}", seed, reason, 0, n_samples, 2),),
+def _chunks(*parts):
+    """The chunks of pieces (reason, samples, seed), two a piece and one last, as a request makes them."""
+    at, chunks, pieces = 0, [], []
+    for i, (reason, n_samples, seed) in enumerate(parts):
+        gap = round(PIECE_SILENCE_S * 24000) if i else 0
+        samples = np.concatenate([np.zeros(gap, np.float32), np.ones(n_samples, np.float32)])
+        cut = gap + n_samples // 2
+        chunks.append(Chunk(samples[:cut], 24000, np.full((1, 3), seed, np.int32), 7, i))
+        pieces.append(Piece(f"t{seed}", seed, reason, at + gap, n_samples, 2))
+        at += gap + n_samples
+        chunks.append(Chunk(samples[cut:], 24000, np.full((1, 3), seed, np.int32), 7, i))
+    end = dataclasses.replace(
+        chunks.pop(), finish_reason=worst(p.finish_reason for p in pieces), max_frames=50, timings={"total": 9.0}, warnings=("w",),
+        pieces=tuple(pieces),
     )  # fmt: skip
+    return [*chunks, end]
 
 
-def test_pieces_are_joined_with_a_short_silence_and_the_worst_reason():
-    joined = join([_part("stop", 100, 7), _part("length", 200, 8), _part("stop", 50, 9)], seed=7, total_s=9.0, warnings=("w",))
+def test_chunks_are_collected_with_a_short_silence_between_pieces_and_the_worst_reason():
+    speech = collect(_chunks(("stop", 100, 7), ("length", 200, 8), ("stop", 50, 9)))
     gap = round(PIECE_SILENCE_S * 24000)
-    assert joined.samples.size == 350 + 2 * gap and joined.finish_reason == "length" and joined.seed == 7
-    assert [p.start_samples for p in joined.pieces] == [0, 100 + gap, 300 + 2 * gap]
-    for piece in joined.pieces:
-        assert (joined.samples[piece.start_samples : piece.start_samples + piece.n_samples] == 1).all()
-    assert joined.samples.sum() == 350 and joined.codes.tolist() == [[7] * 3] * 2 + [[8] * 3] * 2 + [[9] * 3] * 2
-    assert joined.timings == {"codec": 3.0, "total": 9.0} and joined.warnings == ("w",)
-    assert joined.duration_s == joined.samples.size / 24000
+    assert speech.samples.size == 350 + 2 * gap and speech.finish_reason == "length" and speech.seed == 7
+    assert [p.start_samples for p in speech.pieces] == [0, 100 + gap, 300 + 2 * gap]
+    for piece in speech.pieces:
+        assert (speech.samples[piece.start_samples : piece.start_samples + piece.n_samples] == 1).all()
+    assert speech.samples.sum() == 350 and speech.codes.tolist() == [[7] * 3] * 2 + [[8] * 3] * 2 + [[9] * 3] * 2
+    assert speech.timings == {"total": 9.0} and speech.warnings == ("w",)
+    assert speech.duration_s == speech.samples.size / 24000
+
+
+def test_the_audio_of_a_cancelled_piece_is_dropped_and_its_codes_stay():
+    speech = collect(_chunks(("stop", 100, 7), ("cancelled", 60, 8)))
+    assert speech.finish_reason == "cancelled" and speech.samples.tolist() == [1.0] * 100 and len(speech.codes) == 4
+    assert (speech.pieces[1].start_samples, speech.pieces[1].n_samples) == (100, 0)
+    assert collect(_chunks(("cancelled", 60, 8))).samples.size == 0

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import golden_arrays, golden_cases, nmse
+from conftest import clone_cases, golden_arrays, golden_cases, nmse
 
 from qwentts import prompt as prompts
 from qwentts.errors import ModeError, ParameterError
@@ -47,6 +47,31 @@ def test_rows_equal_the_official_prompt(models, recorded, case):
     want = recorded[f"{case['name']}/overlay"]
     assert nmse(np.concatenate([overlay, pad[None]])[: len(want)], want) < 1e-12
     assert len(overlay) == (0 if case["non_streaming"] else len(want))
+
+
+@pytest.mark.parametrize("case", clone_cases(), ids=lambda case: case["name"])
+def test_rows_of_a_clone_equal_the_official_prompt(models, case):
+    file, info, tokenizer, constants = models["base"]
+    recorded, name = golden_arrays("clone.npz"), case["name"]
+    ids = tokenizer.encode(prompts.utterance(case["text"]))
+    ref_ids = tokenizer.encode(prompts.transcript(case["ref_text"])) if case["ref_text"] else []
+    assert (ids, ref_ids) == (case["ids"], case["ref_ids"] or [])
+    codes = recorded["codes_bare" if case["bare"] else "codes"]
+    voice = prompts.voice_rows(file, recorded["speaker"], ref_ids, codes if ref_ids else codes[:0])
+    prompt = prompts.build(info, ids, language=case["language"], streaming_text=not case["non_streaming"], voice=voice)
+    rows, overlay, pad = prompts.render(prompt, file, constants)
+    assert nmse(rows, recorded[f"{name}/prompt"]) < 1e-12
+    want = recorded[f"{name}/overlay"]  # one pad row where the text has run out: the same as none
+    assert nmse(np.concatenate([overlay, pad[None]])[: len(want)], want) < 1e-12
+    assert len(overlay) == (len(want) if len(want) > 1 else 0)
+
+
+def test_clones_are_recorded_with_text_longer_and_shorter_than_the_reference():
+    recorded = golden_arrays("clone.npz")
+    lengths = {case["name"]: len(recorded[f"{case['name']}/overlay"]) for case in clone_cases() if not case["non_streaming"]}
+    assert lengths["icl/streamed/german"] == 1 < lengths["icl_long/streamed/english"]
+    longref = next(case for case in clone_cases() if case["name"] == "icl_longref/streamed/english")
+    assert lengths[longref["name"]] > len(longref["ids"]) - 8, "the transcript itself outlasts its frames"
 
 
 def test_every_mode_and_layout_is_recorded():
@@ -115,11 +140,25 @@ def test_speakers_are_found_in_any_case_and_listed_otherwise():
         ("custom_voice", {}, r"--speaker is required for custom_voice .* valid are Ryan, eric"),
         ("voice_design", {}, r"--instruct is required for voice_design"),
         ("voice_design", {"instruct": " "}, r"--instruct is required for voice_design"),
-        ("custom_voice", {"speaker": "ryan", "reference": True}, r"--ref-wav is only valid for base models \(loaded: custom_voice\)"),
+        ("custom_voice", {"reference": True}, r"--ref-wav is only valid for base models \(loaded: custom_voice\)"),
+        ("voice_design", {"instruct": "x", "reference": True}, r"--ref-wav is only valid for base models \(loaded: voice_design\)"),
     ],
 )  # fmt: skip
 def test_mode_rules_name_the_flag(kind, given, message):
     with pytest.raises(ModeError, match=message):
+        prompts.check_mode(_info(kind), **{"speaker": None, "instruct": None, **given})
+
+
+@pytest.mark.parametrize("kind", ["base", "custom_voice", "voice_design"])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"speaker": "ryan", "reference": True}, "--speaker and --ref-wav are mutually exclusive"),
+        ({"ref_text": True}, "--ref-text requires --ref-wav"),
+    ],
+)
+def test_contradictions_are_bad_parameters_whatever_the_model(kind, given, message):
+    with pytest.raises(ParameterError, match=message):
         prompts.check_mode(_info(kind), **{"speaker": None, "instruct": None, **given})
 
 

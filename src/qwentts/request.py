@@ -1,0 +1,298 @@
+"""One call to speak: its options, checked, and the speaking of its pieces as a series of chunks.
+
+options -> Request;  Request.chunks(session): pieces of text -> prompt rows -> frame loop -> codec stream -> Chunk, Chunk, ...
+The codec decodes 1, 2, 4, then always 8 frames at a time, and what is left at the end in powers of two: the same pushes whether
+the caller streams or not, so the same bytes, and few sizes for which the codec keeps a graph.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import language as languages
+from . import prompt as prompts
+from .audio import silence
+from .engine import Session, Tap
+from .errors import Cancelled, ParameterError
+from .generate import CANCELLED, FrameLoop, Limits, frame_limit, interruptible
+from .settings import DEFAULTS, choose, choose_seed
+from .speech import PIECE_SILENCE_S, Chunk, Piece, worst
+from .split import sentences
+from .voice import Voice, check_code_range
+
+if TYPE_CHECKING:
+    from .tts import TTS
+
+SPLITS = ("none", "sentences")
+SILENT_PEAK = 1e-4  # -80 dB: nothing that anybody hears
+FIRST_FRAMES, MOST_FRAMES = 1, 8  # a push of 8 frames reads the codec's weights once for 0.64 s of audio
+
+
+class Stop:
+    """Set when the caller's event is, or when the request itself is to end."""
+
+    def __init__(self, event: threading.Event | None) -> None:
+        self._event, self._stopped = event, False
+
+    def set(self) -> None:
+        """End the request."""
+        self._stopped = True
+
+    def is_set(self) -> bool:
+        """It is to end."""
+        return self._stopped or (self._event is not None and self._event.is_set())
+
+
+class Call:
+    """Something that holds a session and can be interrupted from any thread."""
+
+    def __init__(self, cancel: threading.Event | None) -> None:
+        self.stop = Stop(cancel)
+        self.thread_id: int | None = None  # of the thread that computes
+        self._session: Session | None = None
+        self._lock = threading.Lock()
+
+    def interrupt(self) -> None:
+        """End within the current computation."""
+        self.stop.set()
+        with self._lock:
+            if self._session is not None:
+                self._session.cancel()
+
+    def own(self, session: Session | None) -> None:
+        """The session that interrupt() may cancel; None once it is given back."""
+        with self._lock:
+            self._session = session
+
+
+class Request(Call):
+    """The checked options of one call to speak."""
+
+    def __init__(
+        self,
+        tts: TTS,
+        *,
+        text: str,
+        language: str | None,
+        speaker: str | None,
+        instruct: str | None,
+        voice: Voice | None,
+        streaming_text: bool | None,
+        split: str | None,
+        seed: int | None,
+        max_new_tokens: int | None,
+        greedy: bool | None,
+        repetition_guard: bool,
+        cancel: threading.Event | None,
+        progress: Callable[[int], None] | None,
+        tap: Tap | None = None,
+        **sampling: float | None,
+    ) -> None:
+        super().__init__(cancel)
+        self.started = perf_counter()
+        self.tts, info = tts, tts.info
+        _check_text("text", text)
+        if instruct is not None:
+            _check_text("instruct", instruct, may_be_blank=True)
+        self.chosen = choose(sampling, info.generation, greedy=greedy)
+        self.warnings = list(self.chosen.warnings)
+        if seed not in (None, -1) and self.chosen.talker.greedy and self.chosen.predictor.greedy:
+            self.warnings.append("seed has no effect: decoding is greedy (give a temperature to sample)")
+        self.seed = choose_seed(seed)
+        if speaker is None and tts.is_demo and voice is None:
+            speaker = tts.speakers[0]
+        prompts.check_mode(info, speaker=speaker, instruct=instruct, reference=voice is not None)
+        self.speaker = prompts.find_speaker(info, speaker) if speaker else None
+        if instruct and prompts.drops_instruction(info):
+            self.warnings.append(f"instruct is ignored: {info.model_size} custom_voice models do not follow instructions")
+            instruct = None
+        self.voice = self._checked_voice(voice)
+        self.language = languages.resolve(language, info.languages)
+        self.instruct_ids = tts.tokenizer.encode(prompts.instruction(instruct)) if instruct else []
+        self.streaming_text, self.max_new_tokens, self.guard = streaming_text, max_new_tokens, repetition_guard
+        self.progress, self.tap = progress, tap
+        self.pieces = sentences(text) if self._splits(split) else [text]
+
+    def _splits(self, split: str | None) -> bool:
+        if split is not None and split not in SPLITS:
+            raise ParameterError(f"split is {split!r}, valid are {', '.join(SPLITS)}")
+        return split == "sentences" or (split is None and self.tts.is_demo)
+
+    def _checked_voice(self, voice: Voice | None) -> Voice | None:
+        if voice is None:
+            return None
+        if not isinstance(voice, Voice):
+            raise ParameterError(f"voice is of type {type(voice).__name__}, expected Voice (TTS.clone makes one)")
+        facts = self.tts.facts
+        if voice.speaker is None:
+            raise ParameterError("voice has no speaker embedding, which every clone needs (--ref-spk)")
+        if voice.speaker.size != facts.hidden_size:
+            raise ParameterError(f"voice has a speaker embedding of {voice.speaker.size} values, this model's have {facts.hidden_size}")
+        if voice.codes is not None:
+            if voice.codes.shape[1] != facts.n_code_groups:
+                raise ParameterError(f"voice has {voice.codes.shape[1]} codes a frame, this codec has {facts.n_code_groups}")
+            check_code_range(voice.codes, facts.codebook_size)
+        if not voice.in_context and (voice.codes is not None or voice.text is not None):
+            missing, there = ("transcript", "codes") if voice.text is None else ("codes", "a transcript")
+            self.warnings.append(f"voice has {there} but no {missing}: only its speaker embedding is used")
+        return voice
+
+    def chunks(self, session: Session) -> Iterator[Chunk]:
+        """All audio; the caller gives the session back and then makes the last chunk with last()."""
+        rate = self.tts.facts.sample_rate
+        self._runs: list[_PieceRun] = []
+        self._done: list[Piece] = []
+        at = n_frames = 0
+        self._tail = (np.empty((0, self.tts.facts.n_code_groups), np.int32), np.empty(0, np.float32))
+        for i, text in enumerate(self.pieces):
+            session.reset()
+            run = _PieceRun(self, session, text, (self.seed + i) % (1 << 64), n_frames)
+            self._runs.append(run)
+            start, n_samples = at, 0
+            for codes, samples in run:
+                n_samples += samples.size
+                if i and start == at:
+                    gap = silence(PIECE_SILENCE_S, rate)
+                    samples, start = np.concatenate([gap, samples]), at + gap.size
+                yield Chunk(samples, rate, codes, self.seed, i)
+            self._tail = run.tail
+            n_samples += run.tail[1].size
+            n_frames += run.n_frames
+            self._done.append(Piece(text, run.seed, run.finish_reason, start, n_samples, run.n_frames))
+            at = start + n_samples
+            if run.finish_reason == CANCELLED:
+                return
+            if i + 1 < len(self.pieces) and run.tail[1].size:
+                yield Chunk(run.tail[1], rate, run.tail[0], self.seed, i)
+
+    def last(self) -> Chunk:
+        """The last chunk, with how the speech ended."""
+        warnings = list(self.warnings)
+        for i, run in enumerate(self._runs):
+            if run.n_frames and run.finish_reason != CANCELLED and run.peak < SILENT_PEAK:
+                warnings.append("the audio is silent" if len(self._runs) == 1 else f"the audio of piece {i + 1} is silent")
+        codes, samples = self._tail
+        timings: dict[str, float] = {}
+        for run in self._runs:
+            for name, value in run.timings.items():
+                timings[name] = timings.get(name, 0.0) + value
+        if self._runs[0].first_audio is not None:
+            timings["first_audio"] = self._runs[0].first_audio - self.started
+        return Chunk(
+            samples=samples,
+            sample_rate=self.tts.facts.sample_rate,
+            codes=codes,
+            seed=self.seed,
+            piece=len(self._runs) - 1,
+            finish_reason=worst(run.finish_reason for run in self._runs),
+            max_frames=self._runs[-1].max_frames,
+            timings={**timings, "total": perf_counter() - self.started},
+            warnings=tuple(warnings),
+            pieces=tuple(self._done),
+            reference_reused=self._runs[0].reused,
+        )
+
+
+class _PieceRun:
+    """One piece, spoken by a fresh session: iterates over (codes [n, G], samples [n * hop]) of whole pushes.
+
+    Afterwards: tail (what did not fill a push), finish_reason, n_frames, max_frames, timings, peak, first_audio, reused.
+    """
+
+    def __init__(self, request: Request, session: Session, text: str, seed: int, frames_before: int) -> None:
+        self.request, self.session, self.text, self.seed = request, session, text, seed
+        self.timings: dict[str, float] = {"prime": 0.0, "codec": 0.0}
+        self.reused: bool | None = None
+        self.first_audio: float | None = None
+        self.peak, self.n_frames, self.max_frames = 0.0, 0, 0
+        self.finish_reason = CANCELLED
+        self._frames_before = frames_before
+        facts = request.tts.facts
+        self.tail = (np.empty((0, facts.n_code_groups), np.int32), np.empty(0, np.float32))
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        loop, waiting = self._loop(), []
+        try:
+            self._prime()
+            size = FIRST_FRAMES
+            for codes in loop:
+                waiting.append(codes)
+                self.n_frames += 1
+                if self.request.progress is not None:
+                    self.request.progress(self._frames_before + self.n_frames)
+                if len(waiting) == size:
+                    samples = self._push(np.array(waiting))
+                    yield np.array(waiting), samples
+                    waiting, size = [], min(2 * size, MOST_FRAMES)
+            self.finish_reason = loop.finish_reason
+            if self.finish_reason != CANCELLED:
+                done, at, size = [self.tail[1]], 0, MOST_FRAMES
+                while at < len(waiting):
+                    while size > len(waiting) - at:
+                        size //= 2
+                    done.append(self._push(np.array(waiting[at : at + size])))
+                    at += size
+                self.tail = (self.tail[0], np.concatenate(done))
+        except Cancelled:
+            self.finish_reason = CANCELLED
+        if waiting:
+            self.tail = (np.array(waiting), self.tail[1])
+        self.timings.update(loop.timings)
+
+    def _loop(self) -> FrameLoop:
+        request, tts = self.request, self.request.tts
+        prompt = prompts.build(
+            tts.info,
+            tts.tokenizer.encode(prompts.utterance(self.text)),
+            language=request.language,
+            speaker=request.speaker,
+            instruct_ids=request.instruct_ids,
+            streaming_text=request.streaming_text,
+            voice=tts.voice_rows(request.voice, self.session) if request.voice else None,
+        )
+        file_limit = int(tts.info.generation.get("max_new_tokens", DEFAULTS["max_new_tokens"]))
+        self.max_frames = frame_limit(request.max_new_tokens, file_limit, prompt.n_text, len(prompt.text_ids), tts.facts)
+        return FrameLoop(
+            self.session,
+            prompts.render(prompt, self.session, tts.constants),
+            eos=tts.info.codec["eos"],
+            chosen=request.chosen,
+            seed=self.seed,
+            limits=Limits(self.max_frames, request.guard, request.stop),
+        )
+
+    def _prime(self) -> None:
+        voice = self.request.voice
+        if voice is None or not voice.in_context:
+            self.session.stream_reset()
+            return
+        start, codes = perf_counter(), voice.codes
+        assert codes is not None
+        self.reused = interruptible(self.session, lambda: self.session.stream_prime(codes), self.request.stop)
+        self.timings["prime"] += perf_counter() - start
+
+    def _push(self, codes: np.ndarray) -> np.ndarray:
+        start = perf_counter()
+        samples = interruptible(self.session, lambda: self.session.stream_push(codes), self.request.stop)
+        now = perf_counter()
+        self.timings["codec"] += now - start
+        if self.first_audio is None:
+            self.first_audio = now
+        self.peak = max(self.peak, float(np.abs(samples).max()))
+        return samples
+
+
+def _check_text(name: str, text: str, *, may_be_blank: bool = False) -> None:
+    if not isinstance(text, str):
+        raise ParameterError(f"{name} is of type {type(text).__name__}, expected str")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ParameterError(f"{name} is not valid UTF-8 (lone surrogate at character {error.start})") from None
+    if not may_be_blank and not text.strip():
+        raise ParameterError(f"{name} is {'blank' if text else 'empty'}: give something to speak")

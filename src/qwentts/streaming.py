@@ -1,0 +1,105 @@
+"""A stream of chunks made ahead of its reader: a worker thread, a bounded queue, and a generator that ends both.
+
+chunks (an iterator that computes) -> worker -> at most QUEUE_CHUNKS waiting -> generator -> reader
+Up to that bound a slow reader does not slow the computation. Closing or dropping the generator stops the worker within its current
+computation, and so does the end of the program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections import deque
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+from .errors import Cancelled
+from .generate import POLL_S
+from .speech import Chunk
+
+if TYPE_CHECKING:
+    from .request import Request
+
+QUEUE_CHUNKS = 64  # of 8 frames each, the first three aside: 40 s of audio at 12.5 frames a second, 4 MB
+JOIN_S = 10.0  # a worker ends within one computation; a collector that runs while a lock is held must not wait for ever
+_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+class Worker:
+    """Runs an iterator of chunks in a thread of its own."""
+
+    def __init__(self, request: Request, chunks: Iterator[Chunk]) -> None:
+        self._request, self._chunks = request, chunks
+        self._waiting: deque[Chunk] = deque()
+        self._changed = threading.Condition()
+        self._finished = self._stopped = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="qwentts-stream", daemon=True)
+        _workers.add(self)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            for chunk in self._chunks:
+                self._put(chunk)
+                if self._stopped:
+                    break
+        except BaseException as error:  # handed to the reader
+            self._error = error
+        finally:
+            self._chunks.close()  # type: ignore[attr-defined]  # gives the session back
+            with self._changed:
+                self._finished = True
+                self._changed.notify_all()
+
+    def _put(self, chunk: Chunk) -> None:
+        with self._changed:
+            while len(self._waiting) >= QUEUE_CHUNKS and not self._request.stop.is_set():
+                self._changed.wait(POLL_S)
+            self._waiting.append(chunk)
+            self._changed.notify_all()
+
+    def get(self) -> Chunk | None:
+        """The next chunk, None after the last; raises what the worker raised."""
+        with self._changed:
+            while not self._waiting and not self._finished:
+                self._changed.wait()
+            if self._waiting:
+                chunk = self._waiting.popleft()
+                self._changed.notify_all()
+                return chunk
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def stop(self) -> None:
+        """End the computation and wait for it."""
+        self._stopped = True
+        if self._thread.is_alive():
+            self._request.interrupt()
+            with self._changed:
+                self._changed.notify_all()
+            if self._thread is not threading.current_thread():  # a collector may run anywhere
+                self._thread.join(JOIN_S)
+        self._waiting.clear()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for worker in list(_workers):
+        worker.stop()
+
+
+def deliver(request: Request, chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
+    """The chunks, computed ahead from the first request for one on."""
+    worker = Worker(request, chunks)
+    last = None
+    try:
+        while (chunk := worker.get()) is not None:
+            last = chunk.is_last
+            yield chunk
+        if not last:
+            raise Cancelled("the stream was ended: its TTS is closed")
+    finally:
+        worker.stop()
