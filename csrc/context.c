@@ -85,6 +85,7 @@ static enum qt_status read_facts(struct qt_context * c, struct talker_sizes * ta
         f->code_vocab_size = talker->predictor_vocab;
         f->text_vocab_size = talker->text_vocab;
         f->context_length = talker->context_length;
+        QT_TRY(speaker_size_read(c->talker_file, talker, &f->speaker_size));
     }
     if (c->codec_file) {
         QT_TRY(codec_sizes_read(c->codec_file, codec));
@@ -150,6 +151,7 @@ void context_free(struct qt_context * c) {
         return;
     }
     codec_snapshots_free(&c->snapshots);
+    hearing_free(&c->hearing);
     codec_free(&c->codec);
     predictor_free(&c->predictor);
     talker_free(&c->talker);

@@ -5,6 +5,7 @@
 
 #include "codec.h"
 #include "codec_snapshots.h"
+#include "hear.h"
 #include "predictor.h"
 #include "talker.h"
 
@@ -18,6 +19,7 @@ struct qt_context {
     struct talker talker;
     struct predictor predictor;
     struct codec codec;
+    struct hearing hearing; /* empty until something is heard, then guarded by the lock */
     int codec_chunk_frames;           /* decoded at a time by qt_codec_decode */
     struct codec_snapshots snapshots; /* of streams primed with a reference */
     struct qt_facts facts;

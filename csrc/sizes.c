@@ -129,3 +129,73 @@ enum qt_status codec_sizes_read(const struct qt_file * file, struct codec_sizes 
     *sizes = s;
     return QT_STATUS_OK;
 }
+
+static enum qt_status check_equal(const struct qt_file * file, const char * what, int32_t encoder, int32_t decoder) {
+    return encoder == decoder ? QT_STATUS_OK : QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the encoder has a %s of %d, the decoder of %d", file->path, what,
+                                                       (int) encoder, (int) decoder);
+}
+
+enum qt_status encoder_sizes_read(const struct qt_file * file, const struct codec_sizes * decoder, struct encoder_sizes * sizes) {
+    struct meta meta = { file, QT_STATUS_OK };
+    struct encoder_sizes s = { 0 };
+    int32_t ratios[SIZES_MAX_STAGES];
+#define KEY(name) "qwen3-tts-tokenizer." name
+    s.sample_rate = meta_int(&meta, KEY("input_sample_rate"), 1, 1 << 20);
+    s.hop_samples = meta_int(&meta, KEY("encode_downsample_rate"), 1, 1 << 20);
+    s.n_quantizers = meta_int(&meta, KEY("encoder_valid_num_quantizers"), 2, 256);
+    s.n_semantic = meta_int(&meta, KEY("encoder.num_semantic_quantizers"), 1, s.n_quantizers - 1);
+    s.codebook_size = meta_int(&meta, KEY("encoder.codebook_size"), 1, MAX_VOCAB);
+    s.codebook_dim = meta_int(&meta, KEY("encoder.vector_quantization_hidden_dim"), 1, MAX_WIDTH);
+    s.n_filters = meta_int(&meta, KEY("encoder.num_filters"), 1, 1 << 12);
+    s.compress = meta_int(&meta, KEY("encoder.compress"), 1, s.n_filters);
+    s.n_residual = meta_int(&meta, KEY("encoder.num_residual_layers"), 1, 8);
+    s.dilation_growth = meta_int(&meta, KEY("encoder.dilation_growth_rate"), 1, 8);
+    s.n_stages = meta_ints(&meta, KEY("encoder.upsampling_ratios"), ratios, SIZES_MAX_STAGES, 1, 1024);
+    s.stack.hidden = meta_int(&meta, KEY("encoder.hidden_size"), 1, MAX_WIDTH);
+    s.stack.feed_forward = meta_int(&meta, KEY("encoder.intermediate_size"), 1, MAX_WIDTH);
+    s.stack.head_dim = meta_int(&meta, KEY("encoder.head_dim"), 2, 4096);
+    s.stack.n_heads = meta_int(&meta, KEY("encoder.num_attention_heads"), 1, 4096);
+    s.stack.n_kv_heads = meta_int(&meta, KEY("encoder.num_key_value_heads"), 1, 4096);
+    s.stack.n_layers = meta_int(&meta, KEY("encoder.num_hidden_layers"), 1, 512);
+    s.stack.norm_eps = meta_float(&meta, KEY("encoder.norm_eps"), 0, 1);
+    s.stack.rope_base = meta_float(&meta, KEY("encoder.rope_theta"), 1, 1e12);
+    check_heads(&meta, KEY("encoder"), &s.stack);
+#undef KEY
+    QT_TRY(meta.status);
+    int64_t strides = 1;
+    for (int i = 0; i < s.n_stages && strides <= s.hop_samples; i++) {
+        s.strides[i] = ratios[s.n_stages - 1 - i]; /* stored in the order of a decoder */
+        strides *= s.strides[i];
+    }
+    if (s.hop_samples % strides != 0) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the encoder's hop is %d samples, no multiple of its strides' product %lld", file->path,
+                       (int) s.hop_samples, (long long) strides);
+    }
+    s.downsample = (int32_t) (s.hop_samples / strides);
+    if (s.n_filters % s.compress != 0) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the encoder's %d filters are no multiple of compress, %d", file->path, (int) s.n_filters, (int) s.compress);
+    }
+    QT_TRY(check_equal(file, "sample rate", s.sample_rate, decoder->sample_rate));
+    QT_TRY(check_equal(file, "hop", s.hop_samples, decoder->hop_samples));
+    QT_TRY(check_equal(file, "number of codebooks", s.n_quantizers, decoder->n_quantizers));
+    QT_TRY(check_equal(file, "number of semantic codebooks", s.n_semantic, decoder->n_semantic));
+    QT_TRY(check_equal(file, "codebook size", s.codebook_size, decoder->codebook_size));
+    *sizes = s;
+    return QT_STATUS_OK;
+}
+
+enum qt_status speaker_size_read(const struct qt_file * file, const struct talker_sizes * talker, int32_t * size) {
+    *size = 0;
+    if (gguf_find_tensor(file->gguf, "spk_enc.fc.weight") < 0) { /* the key may stand in a file without the tensors */
+        return QT_STATUS_OK;
+    }
+    struct meta meta = { file, QT_STATUS_OK };
+    int32_t width = meta_int(&meta, "qwen3-tts.spk_enc.embedding_length", 1, MAX_WIDTH);
+    QT_TRY(meta.status);
+    if (width != talker->stack.hidden) { /* an embedding is a row of the prompt */
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the key qwen3-tts.spk_enc.embedding_length is %d, but the talker is %d wide", file->path, (int) width,
+                       (int) talker->stack.hidden);
+    }
+    *size = width;
+    return QT_STATUS_OK;
+}

@@ -50,9 +50,31 @@ struct codec_sizes {
     int     n_dac;
 };
 
+/* The codec's other half: samples to codes. */
+struct encoder_sizes {
+    struct stack_sizes stack;
+    int32_t sample_rate;     /* Hz */
+    int32_t hop_samples;     /* samples a frame: the product of the strides below */
+    int32_t n_filters;       /* channels before the first stage, doubled by each */
+    int32_t compress;        /* a residual unit works on channels / compress */
+    int32_t n_residual;      /* units a stage */
+    int32_t dilation_growth; /* unit j is dilated by dilation_growth^j */
+    int32_t strides[SIZES_MAX_STAGES]; /* of the stages, in the order they are applied */
+    int     n_stages;
+    int32_t downsample;      /* stride of the last convolution */
+    int32_t codebook_dim;
+    int32_t codebook_size;
+    int32_t n_quantizers;
+    int32_t n_semantic;
+};
+
 /* Fails unless general.architecture is arch; role names the parameter that gave the file. */
 enum qt_status sizes_check_arch(const struct qt_file * file, const char * arch, const char * role);
 enum qt_status talker_sizes_read(const struct qt_file * file, struct talker_sizes * sizes);
 enum qt_status codec_sizes_read(const struct qt_file * file, struct codec_sizes * sizes);
+/* Fails, too, where it does not fit the decoder of the same file: both halves speak the same codes. */
+enum qt_status encoder_sizes_read(const struct qt_file * file, const struct codec_sizes * decoder, struct encoder_sizes * sizes);
+/* Width of a speaker embedding; 0 when the file holds no speaker encoder. */
+enum qt_status speaker_size_read(const struct qt_file * file, const struct talker_sizes * talker, int32_t * size);
 
 #endif
