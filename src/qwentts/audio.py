@@ -1,9 +1,15 @@
-"""Audio out: WAV bytes through soundfile, files that appear whole or not at all, `-` for standard output."""
+"""Audio out: WAV at once or as it is made, files that appear whole or not at all, `-` for standard output.
+
+soundfile turns samples into the bytes of each format; the header is written here, because a stream has it before its length is known:
+both size fields then are FFFFFFFF, which readers take for "to the end", and become true if the target can seek.
+"""
 
 from __future__ import annotations
 
 import io
 import os
+import stat
+import struct
 import sys
 from pathlib import Path
 from typing import BinaryIO
@@ -16,15 +22,46 @@ SUBTYPES = {"wav16": "PCM_16", "wav24": "PCM_24", "wav32": "FLOAT"}  # wav32 is 
 STDOUT = "-"
 
 
-def wav_bytes(samples: np.ndarray, sample_rate: int, *, format: str = "wav16") -> bytes:
-    """A mono WAV file of samples in [-1, 1]; soundfile clips what lies beyond in the integer formats."""
-    import soundfile  # here: loading libsndfile takes 30 ms that --help does not need
+UNKNOWN_SIZE = 0xFFFFFFFF
+FLOAT_TAG, PCM_TAG = 3, 1
+SAMPLE_BYTES = {"wav16": 2, "wav24": 3, "wav32": 4}
 
+
+def check_format(format: str) -> None:
+    """Raise ParameterError for an unknown format."""
     if format not in SUBTYPES:
         raise ParameterError(f"format is {format!r}, valid are {', '.join(SUBTYPES)}")
+
+
+def wav_header(n_samples: int | None, sample_rate: int, *, format: str) -> bytes:
+    """All of a mono WAV file before its samples; None: how many is not known yet."""
+    width = SAMPLE_BYTES[format]
+    is_float = SUBTYPES[format] == "FLOAT"
+    layout = struct.pack("<HHIIHH", FLOAT_TAG if is_float else PCM_TAG, 1, sample_rate, sample_rate * width, width, 8 * width)
+    parts = b"WAVEfmt " + struct.pack("<I", len(layout)) + layout
+    n_bytes = UNKNOWN_SIZE if n_samples is None else n_samples * width
+    total = len(parts) + (12 if is_float else 0) + 8 + n_bytes + n_bytes % 2
+    if total > UNKNOWN_SIZE:  # not known, or more than a WAV file can say
+        n_samples, n_bytes, total = None, UNKNOWN_SIZE, UNKNOWN_SIZE
+    if is_float:
+        parts += b"fact" + struct.pack("<II", 4, UNKNOWN_SIZE if n_samples is None else n_samples)
+    return b"RIFF" + struct.pack("<I", total) + parts + b"data" + struct.pack("<I", n_bytes)
+
+
+def pcm_bytes(samples: np.ndarray, *, format: str) -> bytes:
+    """The bytes of samples in [-1, 1]; what lies beyond is clipped in the integer formats."""
+    import soundfile  # here: loading libsndfile takes 30 ms that --help does not need
+
     out = io.BytesIO()
-    soundfile.write(out, samples, sample_rate, format="WAV", subtype=SUBTYPES[format])
+    soundfile.write(out, samples, 24000, format="RAW", subtype=SUBTYPES[format], endian="LITTLE")
     return out.getvalue()
+
+
+def wav_bytes(samples: np.ndarray, sample_rate: int, *, format: str = "wav16") -> bytes:
+    """A mono WAV file of samples in [-1, 1]."""
+    check_format(format)
+    data = pcm_bytes(samples, format=format)
+    return wav_header(samples.size, sample_rate, format=format) + data + b"\0" * (len(data) % 2)
 
 
 def silence(duration_s: float, sample_rate: int) -> np.ndarray:
@@ -71,6 +108,29 @@ class Output:
         except OSError as error:
             raise ParameterError(f"output {self.name!r} cannot be written: {error.strerror}") from None
 
+    def end(self) -> int | None:
+        """The position behind what was written, for rewrite(); None where the target cannot go back: pipes, devices, `>>`."""
+        assert self._stream is not None
+        try:
+            number = self._stream.fileno()
+            if not stat.S_ISREG(os.fstat(number).st_mode) or _appends(number):
+                return None
+            return self._stream.tell()
+        except (OSError, ValueError):
+            return None
+
+    def rewrite(self, position: int, data: bytes) -> None:
+        """Replace bytes at a position that end() gave."""
+        assert self._stream is not None
+        try:
+            end = self._stream.tell()
+            self._stream.seek(position)
+            self._stream.write(data)
+            self._stream.seek(end)
+            self._stream.flush()
+        except OSError as error:
+            raise ParameterError(f"output {self.name!r} cannot be written: {error.strerror}") from None
+
     def __exit__(self, kind: object, *_: object) -> None:
         if self._stream is not None and self._stream is not sys.stdout.buffer:
             try:
@@ -83,6 +143,44 @@ class Output:
                     os.replace(self._partial, self._target)
             finally:
                 self._partial.unlink(missing_ok=True)
+
+
+def _appends(number: int) -> bool:
+    """Whatever is written goes to the end."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: nothing to ask
+        return False
+    return bool(fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND)
+
+
+class WavStream:
+    """A mono WAV file written piece by piece; the header goes out with the first piece, finish() makes its sizes true where it can."""
+
+    def __init__(self, out: Output, sample_rate: int, *, format: str = "wav16") -> None:
+        check_format(format)
+        self._out, self._sample_rate, self._format = out, sample_rate, format
+        self._start: int | None = None
+        self._n_samples = -1  # no header yet
+
+    def write(self, samples: np.ndarray) -> None:
+        """Append samples in [-1, 1]."""
+        data = pcm_bytes(samples, format=self._format)
+        if self._n_samples < 0:
+            self._start, self._n_samples = self._out.end(), 0
+            data = wav_header(None, self._sample_rate, format=self._format) + data
+        self._n_samples += samples.size
+        self._out.write(data)
+
+    def finish(self) -> None:
+        """End the file."""
+        if self._n_samples < 0:
+            self._out.write(wav_header(0, self._sample_rate, format=self._format))
+            return
+        if self._n_samples * SAMPLE_BYTES[self._format] % 2:
+            self._out.write(b"\0")
+        if self._start is not None:
+            self._out.rewrite(self._start, wav_header(self._n_samples, self._sample_rate, format=self._format))
 
 
 def save_wav(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: int, *, format: str = "wav16") -> None:

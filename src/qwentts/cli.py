@@ -1,7 +1,7 @@
-"""The command line: argument trees of `qwentts` (tts, convert, inspect) and `qwen-tts`, and how errors end a run.
+"""The command line: argument trees of `qwentts` (tts, codec, convert, inspect), `qwen-tts` and `qwen-codec`, and how errors end a run.
 
 Bad input: one line `qwentts: error: ...` on stderr and exit code 2. Failed computation: the same line, exit code 1. Ctrl-C: 130.
-Warnings are single lines too and leave the exit code 0. Speaking itself is in cli_speak.py.
+Warnings are single lines too and leave the exit code 0. Speaking itself is in cli_speak.py, the codec's command in cli_codec.py.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import NoReturn
 
 from . import __version__, library_version
 from .audio import SUBTYPES
-from .cli_speak import MODE_FLAGS, speak
+from .cli_codec import run_codec
+from .cli_speak import REFERENCE_FLAGS, speak
 from .errors import Cancelled, GenerateError, OutOfMemory, QwenTTSError
 
-COMMANDS = ("tts", "convert", "inspect")
+COMMANDS = ("tts", "codec", "convert", "inspect")
 
 
 class Parser(argparse.ArgumentParser):
@@ -51,6 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_speak_arguments(tts, model_required=False)
     tts.set_defaults(run=speak)
 
+    codec = commands.add_parser("codec", help="audio to codes and back", description=_CODEC_HELP)
+    _add_codec_arguments(codec)
+    codec.set_defaults(run=run_codec)
+
     convert = commands.add_parser("convert", help="a checkpoint folder to GGUF files")
     convert.add_argument("checkpoint", metavar="CHECKPOINT_DIR", help="talker or codec folder with config.json and *.safetensors")
     convert.add_argument("-o", "--output", metavar="DIR", help="folder for the files (default: here)")
@@ -69,6 +74,14 @@ def main_qwen_tts(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="qwen-tts", description=_TTS_HELP)
     _add_speak_arguments(parser, model_required=True)
     parser.set_defaults(run=speak, text=None, text_file=None)
+    return _run(parser, list(sys.argv[1:] if argv is None else argv))
+
+
+def main_qwen_codec(argv: Sequence[str] | None = None) -> int:
+    """`qwen-codec`: audio to codes and back."""
+    parser = Parser(prog="qwen-codec", description=_CODEC_HELP)
+    _add_codec_arguments(parser)
+    parser.set_defaults(run=run_codec)
     return _run(parser, list(sys.argv[1:] if argv is None else argv))
 
 
@@ -118,22 +131,45 @@ _TTS_HELP = (
 )
 
 
+_CODEC_HELP = (
+    "Audio to codes and back. The output lies next to the input under the same name: clip.wav gives clip.rvq (and clip.spk), clip.rvq"
+    " gives clip.wav. The last frame is dropped unless it is whole. Without -i the codec file is loaded and tested with a tone."
+)
+
+
+def _add_codec_arguments(parser: Parser) -> None:
+    parser.add_argument("--model", metavar="GGUF", required=True, help="codec file, qwen-tokenizer-*.gguf")
+    parser.add_argument("-i", "--input", metavar="PATH", help=".rvq: decode; audio: encode")
+    parser.add_argument("--talker", metavar="GGUF", help="talker file of a base model: encoding also writes the speaker embedding (.spk)")
+    parser.add_argument("--format", default="wav16", choices=tuple(SUBTYPES), help="16 or 24 bits, or 32-bit float (default wav16)")
+    ours = parser.add_argument_group("beyond the specification")
+    ours.add_argument("--codec-chunk-dur", type=float, metavar="S", help="seconds of audio decoded at a time (default 24)")
+    ours.add_argument("--threads", type=int, metavar="N", help="default: every core this process may use")
+    ours.add_argument("--backend", default="auto", metavar="NAME", help="auto or cpu (default auto)")
+    ours.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
 def _add_speak_arguments(parser: Parser, *, model_required: bool) -> None:
     """The specification's flags, and ours behind them."""
     demo = "" if model_required else " (default: the demonstration voice)"
     parser.add_argument("--model", metavar="GGUF", help=f"talker file, qwen-talker-*.gguf{demo}", required=model_required)
     parser.add_argument("--codec", metavar="GGUF", help=f"codec file, qwen-tokenizer-*.gguf{demo}", required=model_required)
-    parser.add_argument("-o", "--output", metavar="PATH", required=True, help="WAV file to write, - for standard output")
+    parser.add_argument("-o", "--output", metavar="PATH", required=True, help="WAV file to write, - for standard output, as it is made")
     parser.add_argument("--format", default="wav16", choices=tuple(SUBTYPES), help="16 or 24 bits, or 32-bit float (default wav16)")
     parser.add_argument(
         "--lang", "--language", dest="lang", default="auto", metavar="NAME", help="name, code or tag: english, en, en-US (default auto)"
     )  # fmt: skip
     parser.add_argument("--instruct", metavar="TEXT", help="style instruction: required for voice_design, optional for custom_voice")
     parser.add_argument("--speaker", metavar="NAME", help="speaker of a custom_voice model")
-    for flag, kind, text in MODE_FLAGS:
+    for flag, kind, text in REFERENCE_FLAGS:
         parser.add_argument(flag, metavar=kind, help=text)
     parser.add_argument("--max-new", type=int, metavar="N", help="limit in frames, for each utterance (default: from the text's length)")
-    parser.add_argument("--codec-chunk-dur", type=float, metavar="S", help="seconds of audio decoded at a time (default 24)")
+    parser.add_argument(
+        "--codec-chunk-dur",
+        type=float,
+        metavar="S",
+        help="seconds of audio in one pass of the codec: speech is decoded as a stream and needs none",
+    )
     parser.add_argument(
         "--stream-by-line", action="store_true",
         help="one utterance per input line as it comes: WAV after WAV on standard output, or PATH-0001.wav, PATH-0002.wav, ...",
@@ -155,6 +191,8 @@ def _add_speak_arguments(parser: Parser, *, model_required: bool) -> None:
         "--streaming-text", action=argparse.BooleanOptionalAction, default=None,
         help="feed the text alongside the speech instead of before it (default: as the official code does for the kind of model)",
     )  # fmt: skip
+    ours.add_argument("--voice", metavar="PATH", help="a cloned voice in one file, as Voice.save writes it")
+    ours.add_argument("--no-pad-silence", action="store_true", help="do not put half a second of silence behind the codes of --ref-wav")
     ours.add_argument("--split", choices=("none", "sentences"), help="speak sentence by sentence (default: only the demonstration voice)")
     ours.add_argument("--no-repetition-guard", action="store_true", help="do not end speech that only repeats itself for 4 s")
     ours.add_argument("--threads", type=int, metavar="N", help="default: every core this process may use")

@@ -7,20 +7,26 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from .audio import STDOUT, Output, wav_bytes
+from . import prompt as prompts
+from .audio import STDOUT, Output, WavStream, wav_bytes
 from .dump import StageDump
-from .errors import ModeError, ParameterError
-from .speech import Speech
+from .errors import ParameterError
+from .speech import Chunk, Speech
 from .tts import DEMO_NOTE, TTS
+from .voice import Voice
 
-# the reference flags come with cloning; --ref-wav is known so that the mode rule can name it
-MODE_FLAGS = (("--ref-wav", "PATH", "reference recording (base models; not in this version)"),)
+REFERENCE_FLAGS = (
+    ("--ref-wav", "PATH", "reference recording of a voice to clone (base models)"),
+    ("--ref-spk", "PATH", "its speaker embedding instead, as `qwen-codec --talker` writes it"),
+    ("--ref-rvq", "PATH", "its codes, as qwen-codec writes them: in-context cloning, with --ref-spk and --ref-text"),
+    ("--ref-text", "PATH", "file with what the recording says: in-context cloning"),
+)
 REASONS = {
     "length": "the frame limit ({max_frames}) was reached before the speech ended; --max-new sets another",
     "repetition": "the speech only repeated itself and was ended; try another --seed",
@@ -32,6 +38,7 @@ def speak(args: argparse.Namespace) -> None:
     """Run the command."""
     if args.codec_chunk_dur is not None and not (math.isfinite(args.codec_chunk_dur) and args.codec_chunk_dur > 0):
         raise ParameterError(f"--codec-chunk-dur is {args.codec_chunk_dur}, valid are seconds above 0")
+    check_reference_flags(args)
     texts = _lines(args) if args.stream_by_line else iter([_whole_text(args)])
     with ExitStack() as stack:
         # one file: open it before anything slow, so that an unwritable path is known at once
@@ -47,19 +54,21 @@ def speak(args: argparse.Namespace) -> None:
                 clamp_fp16=args.clamp_fp16, codec_chunk_s=args.codec_chunk_dur,
             )
         )  # fmt: skip
-        if args.ref_wav is not None:
-            if tts.info.model_type != "base":
-                raise ModeError(f"--ref-wav is only valid for base models (loaded: {tts.info.model_type})")
-            raise ParameterError("--ref-wav: cloning a voice is not part of this version")
+        voice = read_voice(tts, args)
+        for warning in voice.warnings if voice else ():
+            note(f"warning: {warning}")
         for number, text in enumerate(texts, 1):
-            speech = _say(tts, text, args, dump)
-            data = wav_bytes(speech.samples, speech.sample_rate, format=args.format)
-            if single is not None:
-                single.write(data)
+            if single is not None and dump is None:
+                said: Speech | Chunk = _stream(tts, text, args, voice, WavStream(single, tts.facts.sample_rate, format=args.format))
             else:
-                with Output(_numbered(args.output, number)) as out:
-                    out.write(data)
-            _report(tts, speech, args)
+                said = speech = _say(tts, text, args, voice, dump)
+                data = wav_bytes(speech.samples, speech.sample_rate, format=args.format)
+                if single is not None:
+                    single.write(data)
+                else:
+                    with Output(_numbered(args.output, number)) as out:
+                        out.write(data)
+            _report(tts, said, voice, args)
 
 
 def note(message: str) -> None:
@@ -67,26 +76,64 @@ def note(message: str) -> None:
     print(f"qwentts: {message}", file=sys.stderr, flush=True)
 
 
-def _say(tts: TTS, text: str, args: argparse.Namespace, dump: StageDump | None) -> Speech:
+def check_reference_flags(args: argparse.Namespace) -> None:
+    """Raise ParameterError where the flags contradict each other, whatever the model."""
+    any_reference = args.voice or args.ref_wav or args.ref_spk or args.ref_rvq
+    if args.speaker and any_reference:
+        raise ParameterError("--speaker and --ref-wav are mutually exclusive: a voice is either named or cloned")
+    if args.voice and (args.ref_wav or args.ref_spk or args.ref_rvq or args.ref_text):
+        raise ParameterError("--voice holds a whole voice: it does not go with --ref-wav, --ref-spk, --ref-rvq or --ref-text")
+    if args.ref_wav and (args.ref_spk or args.ref_rvq):
+        raise ParameterError("--ref-wav and --ref-spk are mutually exclusive: a recording, or what was made of it")
+    if args.ref_text and not any_reference:
+        raise ParameterError("--ref-text requires --ref-wav: a transcript alone is no voice")
+    if args.ref_rvq and not (args.ref_spk and args.ref_text):
+        raise ParameterError("--ref-rvq requires --ref-spk and --ref-text")
+    if args.ref_spk and args.ref_text and not args.ref_rvq:
+        raise ParameterError("--ref-text with --ref-spk requires --ref-rvq")
+
+
+def read_voice(tts: TTS, args: argparse.Namespace) -> Voice | None:
+    """The voice that the flags describe."""
+    if not (args.voice or args.ref_wav or args.ref_spk):
+        return None
+    prompts.check_mode(tts.info, speaker=None, instruct=args.instruct, reference=True)
+    if args.voice:
+        return Voice.load(args.voice)
+    sizes = {"n_groups": tts.facts.n_code_groups, "codebook_size": tts.facts.codebook_size}
+    if args.ref_spk:
+        return Voice.from_files(spk=args.ref_spk, rvq=args.ref_rvq, text=args.ref_text, **sizes)
+    text = Voice.from_files(text=args.ref_text).text if args.ref_text else None
+    return tts.clone(args.ref_wav, text, pad_silence=not args.no_pad_silence)
+
+
+def _options(args: argparse.Namespace, voice: Voice | None) -> dict[str, Any]:
+    return {
+        "language": args.lang, "speaker": args.speaker, "instruct": args.instruct, "voice": voice,
+        "streaming_text": args.streaming_text, "split": args.split, "seed": args.seed, "max_new_tokens": args.max_new,
+        "greedy": args.greedy, "temperature": args.temp, "top_k": args.top_k, "top_p": args.top_p, "repetition_penalty": args.rep_pen,
+        "subtalker_temperature": args.sub_temp, "subtalker_top_k": args.sub_top_k, "subtalker_top_p": args.sub_top_p,
+        "repetition_guard": not args.no_repetition_guard,
+    }  # fmt: skip
+
+
+def _stream(tts: TTS, text: str, args: argparse.Namespace, voice: Voice | None, wav: WavStream) -> Chunk:
+    """The last chunk, after all of them were written as they came."""
+    chunks = tts.stream(text, **_options(args, voice))
+    with closing(chunks), _progress(args) as bar:
+        for chunk in chunks:
+            if chunk.samples.size:
+                wav.write(chunk.samples)
+            bar.update(len(chunk.codes))
+        wav.finish()
+    return chunk
+
+
+def _say(tts: TTS, text: str, args: argparse.Namespace, voice: Voice | None, dump: StageDump | None) -> Speech:
     with _progress(args) as bar:
         speech = tts.synthesize(
             text,
-            language=args.lang,
-            speaker=args.speaker,
-            instruct=args.instruct,
-            streaming_text=args.streaming_text,
-            split=args.split,
-            seed=args.seed,
-            max_new_tokens=args.max_new,
-            greedy=args.greedy,
-            temperature=args.temp,
-            top_k=args.top_k,
-            top_p=args.top_p,
-            repetition_penalty=args.rep_pen,
-            subtalker_temperature=args.sub_temp,
-            subtalker_top_k=args.sub_top_k,
-            subtalker_top_p=args.sub_top_p,
-            repetition_guard=not args.no_repetition_guard,
+            **_options(args, voice),
             progress=lambda frames: bar.update(frames - bar.n),
             tap=dump.add if dump is not None else None,
         )
@@ -103,41 +150,55 @@ def _progress(args: argparse.Namespace) -> Any:
     return tqdm(desc="speaking", unit=" frames", file=sys.stderr, disable=hidden, leave=False)
 
 
-def _report(tts: TTS, speech: Speech, args: argparse.Namespace) -> None:
-    for warning in speech.warnings:
+def _report(tts: TTS, said: Speech | Chunk, voice: Voice | None, args: argparse.Namespace) -> None:
+    for warning in said.warnings:
         note(f"warning: {warning}")
-    if speech.finish_reason in REASONS:
-        note(f"warning: finish reason {speech.finish_reason}: {REASONS[speech.finish_reason].format(max_frames=speech.max_frames)}")
+    if said.finish_reason in REASONS:
+        note(f"warning: finish reason {said.finish_reason}: {REASONS[said.finish_reason].format(max_frames=said.max_frames)}")
     if args.json:
-        print(json.dumps(_figures(tts, speech)), file=_json_stream(args), flush=True)
+        print(json.dumps(_figures(tts, said, voice)), file=_json_stream(args), flush=True)
 
 
 def _json_stream(args: argparse.Namespace) -> TextIO:
     return sys.stderr if args.output == STDOUT else sys.stdout  # standard output may be the WAV
 
 
-def _figures(tts: TTS, speech: Speech) -> dict[str, Any]:
-    total_s = speech.timings["total"]
-    return {
-        "finish_reason": speech.finish_reason,
-        "seed": speech.seed,
-        "frames": len(speech.codes),
-        "max_frames": speech.max_frames,
-        "samples": speech.samples.size,
-        "sample_rate": speech.sample_rate,
-        "duration_s": round(speech.duration_s, 4),
-        "timings_s": {"load": round(tts.load_s, 4), **{name: round(value, 4) for name, value in speech.timings.items()}},
-        "real_time_factor": round(total_s / speech.duration_s, 4) if speech.samples.size else None,
+def _figures(tts: TTS, said: Speech | Chunk, voice: Voice | None) -> dict[str, Any]:
+    """What --json prints, for all of a text."""
+    timings = dict(said.timings)
+    total_s, first_s = timings["total"], timings.pop("first_audio", None)
+    n_samples = said.pieces[-1].start_samples + said.pieces[-1].n_samples
+    duration_s = n_samples / said.sample_rate
+    figures: dict[str, Any] = {
+        "finish_reason": said.finish_reason,
+        "seed": said.seed,
+        "frames": sum(piece.n_frames for piece in said.pieces),
+        "max_frames": said.max_frames,
+        "samples": n_samples,
+        "sample_rate": said.sample_rate,
+        "duration_s": round(duration_s, 4),
+        "first_audio": round(first_s, 4) if first_s is not None else None,  # seconds from the text to the first samples
+        "timings_s": {"load": round(tts.load_s, 4), **{name: round(value, 4) for name, value in timings.items()}},
+        "real_time_factor": round(total_s / duration_s, 4) if n_samples else None,
         "backend": tts.backend_name,
-        "warnings": list(speech.warnings),
+        "warnings": list(said.warnings),
         "pieces": [
             {
                 "text": piece.text, "seed": piece.seed, "finish_reason": piece.finish_reason, "frames": piece.n_frames,
-                "start_s": round(piece.start_samples / speech.sample_rate, 4), "duration_s": round(piece.n_samples / speech.sample_rate, 4),
+                "start_s": round(piece.start_samples / said.sample_rate, 4), "duration_s": round(piece.n_samples / said.sample_rate, 4),
             }
-            for piece in speech.pieces
+            for piece in said.pieces
         ],
     }  # fmt: skip
+    if voice is not None:
+        figures["voice"] = {
+            "in_context": voice.in_context,
+            "frames": len(voice.codes) if voice.codes is not None else 0,
+            "reference_reused": said.reference_reused,
+            "encode_s": {name: round(value, 4) for name, value in voice.timings.items()},
+            "warnings": list(voice.warnings),
+        }
+    return figures
 
 
 def _numbered(output: str, number: int) -> str:

@@ -93,9 +93,28 @@ def test_the_specifications_flags_are_taken_verbatim(tmp_path):
 
 def test_standard_output_gets_a_wav_and_nothing_else():
     result = run(*VOICE, "--max-new", "5", "--json", "-o", "-")
+    assert result.stdout[4:8] == result.stdout[40:44] == b"\xff\xff\xff\xff", "a pipe cannot go back: placeholder sizes"
     samples, rate = soundfile.read(io.BytesIO(result.stdout))
     assert rate == 24000 and len(samples) == 5 * 480
     assert json.loads(result.err.splitlines()[-1])["frames"] == 5
+
+
+@pytest.mark.parametrize("format", ["wav16", "wav24", "wav32"])
+def test_files_and_redirected_output_get_true_sizes_and_the_same_bytes(tmp_path, format):
+    options = [*VOICE, "--max-new", "5", "--seed", "3", "--format", format]
+    assert run(*options, "-o", tmp_path / "x.wav").returncode == 0
+    data = (tmp_path / "x.wav").read_bytes()
+    assert int.from_bytes(data[4:8], "little") == len(data) - 8 and soundfile.info(tmp_path / "x.wav").frames == 5 * 480
+    piped = run(*options, "-o", "-").stdout
+    assert len(piped) == len(data) and piped[-4800:] == data[-4800:] and piped != data
+    with open(tmp_path / "y.wav", "wb") as out:
+        out.write(b"before")
+        out.flush()
+        subprocess.run([*QWENTTS, *map(str, options), "-o", "-"], input=b"Hello world.", stdout=out, check=True, timeout=120)
+    assert (tmp_path / "y.wav").read_bytes() == b"before" + data
+    with open(tmp_path / "z.wav", "ab") as out:
+        subprocess.run([*QWENTTS, *map(str, options), "-o", "-"], input=b"Hello world.", stdout=out, check=True, timeout=120)
+    assert (tmp_path / "z.wav").read_bytes() == piped, "a file that is appended to cannot be gone back in"
 
 
 def test_json_reports_the_run_and_length_is_a_warning_with_exit_code_0(tmp_path):
@@ -103,7 +122,8 @@ def test_json_reports_the_run_and_length_is_a_warning_with_exit_code_0(tmp_path)
     figures = json.loads(result.stdout)
     assert result.returncode == 0
     assert (figures["finish_reason"], figures["seed"], figures["frames"], figures["max_frames"]) == ("length", 4, 5, 5)
-    assert set(figures["timings_s"]) == {"load", "prefill", "talker", "predictor", "sampling", "codec", "total"}
+    assert set(figures["timings_s"]) == {"load", "prime", "prefill", "talker", "predictor", "sampling", "codec", "total"}
+    assert 0 < figures["first_audio"] <= figures["timings_s"]["total"]
     assert result.err.startswith("qwentts: warning: finish reason length: the frame limit (5) was reached") and result.err.count("\n") == 1
 
 
@@ -134,7 +154,15 @@ def test_lines_are_spoken_while_the_input_is_open():
     [
         (["--speaker", "nobody"], ["speaker 'nobody'", "ada"]),
         ([], ["--speaker is required for custom_voice", "ada"]),
-        (["--speaker", "ada", "--ref-wav", "x.wav"], ["--ref-wav is only valid for base models (loaded: custom_voice)"]),
+        (["--ref-wav", "x.wav"], ["--ref-wav is only valid for base models (loaded: custom_voice)"]),
+        (["--speaker", "ada", "--ref-wav", "x.wav"], ["--speaker and --ref-wav are mutually exclusive"]),
+        (["--speaker", "ada", "--voice", "x.voice"], ["--speaker and --ref-wav are mutually exclusive"]),
+        (["--speaker", "ada", "--ref-text", "x.txt"], ["--ref-text requires --ref-wav"]),
+        (["--ref-wav", "x.wav", "--ref-spk", "x.spk"], ["--ref-wav and --ref-spk are mutually exclusive"]),
+        (["--ref-rvq", "x.rvq", "--ref-spk", "x.spk"], ["--ref-rvq requires --ref-spk and --ref-text"]),
+        (["--ref-rvq", "x.rvq", "--ref-text", "x.txt"], ["--ref-rvq requires --ref-spk and --ref-text"]),
+        (["--ref-spk", "x.spk", "--ref-text", "x.txt"], ["--ref-text with --ref-spk requires --ref-rvq"]),
+        (["--voice", "x.voice", "--ref-text", "x.txt"], ["--voice holds a whole voice"]),
         (["--speaker", "ada", "--lang", "cn"], ["language 'cn'", "did you mean 'zh'", "auto, chinese (zh)"]),
         (["--speaker", "ada", "--temp", "nan"], ["temperature is nan"]),
         (["--speaker", "ada", "--top-p", "1.5"], ["top_p is 1.5"]),
@@ -245,7 +273,7 @@ def test_inspect_shows_a_talker_a_codec_and_a_foreign_file(here, tmp_path):
 
 
 def test_help_and_version(here):
-    for arguments in (["--help"], ["tts", "--help"], ["convert", "--help"], ["inspect", "--help"], ["--version"]):
+    for arguments in (["--help"], ["tts", "--help"], ["codec", "--help"], ["convert", "--help"], ["inspect", "--help"], ["--version"]):
         result = here(*arguments)
         assert result.returncode == 0 and result.stdout and not result.stderr
     assert run("--help", program=QWEN_TTS).returncode == 0
