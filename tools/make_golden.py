@@ -6,6 +6,7 @@ Needs the reference environment (tools/official.py). Writes, under --out:
   cases.json, cases.npz            generation cases: settings, token ids; prompt and overlay rows, greedy codes
   prefill_MODE.npz, step_MODE.npz  stages of the talker and predictor: the prompt, and the first decoded frame
   codec_a.npz, codec_b.npz         stages of the decoder in one pass over a few frames, and the samples of 64 frames
+  hear_a.npz, hear_b.npz           what the encoders hear: see tools/golden_hear.py
   sampler.npz                      logits, settings and the distribution that HF's processors leave
   tokenizer.json                   texts, ids with the tiny vocabulary and with the published one (--qwen-tokenizer)
   philox.json                      Random123's known answers for philox4x32-10, and uniforms of our numbering
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import golden_hear  # noqa: E402
 import golden_sampler  # noqa: E402
 import make_tiny  # noqa: E402
 import official  # noqa: E402
@@ -178,6 +180,8 @@ def write_readme(out: Path, tiny_command: str) -> None:
         "- `prefill_MODE.npz`, `step_MODE.npz`: stages of case `MODE/plain/streamed/german` by tap name; `talker.logits` is the last row",
         "  only; predictor logits are those of the frame that follows. `codes` are the frames chosen so far, `overlay` the row added.",
         "- `codec_X.npz`: `codes` [12, groups] and every decoder stage; `full_codes` and `full_audio` of 64 frames in one pass.",
+        "- `hear_X.npz`: codes, margins, encoder stages, silence and (hear_a) the speaker encoder's stages: see `tools/golden_hear.py`.",
+        "- `clone.npz`, `clone.json`: cloned voices of base, made by `tools/golden_clone.py`.",
         "- `sampler.npz`: see `tools/golden_sampler.py`.  `tokenizer.json`: `texts` and ids with the `tiny` and the published (`qwen`)",
         "  vocabulary; the latter is not in the repository, so tests without it use the tiny one.",
         "- `philox.json`: Random123's known answers, and first words and uniforms for (seed, subsequence).", "",
@@ -212,6 +216,8 @@ def main(out: Path, qwen: Path | None) -> None:
         for letter, mode in (("a", "custom_voice"), ("b", "voice_design")):
             pair = [traces[f"{mode}/plain/{layout}/german"] for layout in ("full", "streamed")]
             record_codec(models[mode], pair, out / f"codec_{letter}.npz")
+        golden_hear.record(models["base"], out / "hear_a.npz")
+        golden_hear.record(models["voice_design"], out / "hear_b.npz")
         golden_sampler.record(models["custom_voice"].model.talker, out / "sampler.npz")
         record_tokenizer(root / "base", qwen, out / "tokenizer.json")
     record_philox(out / "philox.json")

@@ -122,6 +122,8 @@ def _scale(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
         return 0.0, 0.6
     if name.endswith("text_embedding.weight"):
         return 0.0, 1.0
+    if name.startswith("encoder.encoder.layers"):  # loud enough that the codes follow the sound, not the biases
+        return 0.0, 0.02 if name.endswith("bias") else (6.0 if shape[1] == 1 else 1.5) / fan_in**0.5
     if name.endswith("bias"):
         return 0.0, 0.1
     if "codec_head" in name or "lm_head" in name:
