@@ -85,6 +85,8 @@ def sanitize() -> None:
         run(binaries / name, env=strict)
     for talker in sorted(TINY.glob("**/qwen-talker-*.gguf")):
         run(binaries / "session_run", talker, next(talker.parent.glob("qwen-tokenizer-*.gguf")), env=strict)
+    for codec in sorted(TINY.glob("**/qwen-tokenizer-*.gguf")):
+        run(binaries / "stream_equals_one_pass", codec, env=strict)
 
 
 def compare(*arguments: str) -> None:
