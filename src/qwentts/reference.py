@@ -167,7 +167,7 @@ def _with_true_size(data: bytes) -> bytes:
     return data
 
 
-def remarks(recording: Recording, text: str | None) -> list[str]:
+def remarks(recording: Recording, text: str | None, n_frames: int = 0) -> list[str]:
     """Warnings about a reference: its length, level, band, and a transcript that cannot be all that is said."""
     samples, duration_s = recording.samples, recording.duration_s
     if float(np.abs(samples).max()) < SILENT_PEAK:
@@ -176,7 +176,8 @@ def remarks(recording: Recording, text: str | None) -> list[str]:
     if duration_s < SHORT_S:
         out.append(f"ref_audio is only {duration_s:.2f} s long: 3 to 15 s make a good reference")
     if duration_s > LONG_S:
-        out.append(f"ref_audio is {duration_s:.1f} s long: 3 to 15 s make a good reference, a long one costs time and cuts words")
+        cost = f" and {n_frames} frames of context" if n_frames else ""
+        out.append(f"ref_audio is {duration_s:.1f} s long: 3 to 15 s make a good reference, a long one costs time{cost} and cuts words")
     if float((np.abs(samples) >= FULL_SCALE).mean()) > CLIPPED_SHARE:
         out.append("ref_audio is clipped: record it at a lower level")
     if recording.rate_hz < 16000:

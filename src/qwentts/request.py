@@ -1,8 +1,8 @@
 """One call to speak: its options, checked, and the speaking of its pieces as a series of chunks.
 
 options -> Request;  Request.chunks(session): pieces of text -> prompt rows -> frame loop -> codec stream -> Chunk, Chunk, ...
-The codec decodes 1, 2, 4, then always 8 frames at a time, and what is left at the end in powers of two: the same pushes whether
-the caller streams or not, so the same bytes, and few sizes for which the codec keeps a graph.
+The codec decodes 1, 2, 4, then always 8 frames at a time, and at the end what is left: the same pushes whether the caller streams or
+not, so the same bytes.
 """
 
 from __future__ import annotations
@@ -230,14 +230,8 @@ class _PieceRun:
                     yield np.array(waiting), samples
                     waiting, size = [], min(2 * size, MOST_FRAMES)
             self.finish_reason = loop.finish_reason
-            if self.finish_reason != CANCELLED:
-                done, at, size = [self.tail[1]], 0, MOST_FRAMES
-                while at < len(waiting):
-                    while size > len(waiting) - at:
-                        size //= 2
-                    done.append(self._push(np.array(waiting[at : at + size])))
-                    at += size
-                self.tail = (self.tail[0], np.concatenate(done))
+            if waiting and self.finish_reason != CANCELLED:
+                self.tail = (self.tail[0], self._push(np.array(waiting)))
         except Cancelled:
             self.finish_reason = CANCELLED
         if waiting:

@@ -14,12 +14,11 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
-from .errors import Cancelled
 from .generate import POLL_S
 from .speech import Chunk
 
 if TYPE_CHECKING:
-    from .request import Request
+    from .request import Call
 
 QUEUE_CHUNKS = 64  # of 8 frames each, the first three aside: 40 s of audio at 12.5 frames a second, 4 MB
 JOIN_S = 10.0  # a worker ends within one computation; a collector that runs while a lock is held must not wait for ever
@@ -29,8 +28,8 @@ _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 class Worker:
     """Runs an iterator of chunks in a thread of its own."""
 
-    def __init__(self, request: Request, chunks: Iterator[Chunk]) -> None:
-        self._request, self._chunks = request, chunks
+    def __init__(self, call: Call, chunks: Iterator[Chunk]) -> None:
+        self._call, self._chunks = call, chunks
         self._waiting: deque[Chunk] = deque()
         self._changed = threading.Condition()
         self._finished = self._stopped = False
@@ -55,7 +54,7 @@ class Worker:
 
     def _put(self, chunk: Chunk) -> None:
         with self._changed:
-            while len(self._waiting) >= QUEUE_CHUNKS and not self._request.stop.is_set():
+            while len(self._waiting) >= QUEUE_CHUNKS and not self._call.stop.is_set():
                 self._changed.wait(POLL_S)
             self._waiting.append(chunk)
             self._changed.notify_all()
@@ -77,7 +76,7 @@ class Worker:
         """End the computation and wait for it."""
         self._stopped = True
         if self._thread.is_alive():
-            self._request.interrupt()
+            self._call.interrupt()
             with self._changed:
                 self._changed.notify_all()
             if self._thread is not threading.current_thread():  # a collector may run anywhere
@@ -91,15 +90,11 @@ def _stop_all() -> None:
         worker.stop()
 
 
-def deliver(request: Request, chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
+def deliver(call: Call, chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
     """The chunks, computed ahead from the first request for one on."""
-    worker = Worker(request, chunks)
-    last = None
+    worker = Worker(call, chunks)
     try:
         while (chunk := worker.get()) is not None:
-            last = chunk.is_last
             yield chunk
-        if not last:
-            raise Cancelled("the stream was ended: its TTS is closed")
     finally:
         worker.stop()

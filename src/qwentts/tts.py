@@ -208,9 +208,7 @@ class TTS:
                 heard = np.concatenate([recording.resampled(rate), np.zeros(round(pad_s * rate), np.float32)])
                 codes = interruptible(session, lambda: session.codec_encode(heard), None)
                 timings["codes"] = perf_counter() - start
-        warnings = remarks(recording, text)
-        if codes is not None and len(codes):
-            warnings = [f"{w} ({len(codes)} frames)" if " s long" in w else w for w in warnings]
+        warnings = remarks(recording, text, 0 if codes is None else len(codes))
         _log.info("cloned %.2f s of audio: %s", recording.duration_s, ", ".join(f"{k} {v:.3f} s" for k, v in timings.items()))
         return Voice(speaker, codes, text, pad_s, tuple(warnings), timings, self.facts.codebook_size)
 
