@@ -5,10 +5,12 @@
 
 #define N_OF(x) ((int) (sizeof(x) / sizeof(x)[0]))
 
-/* a [K, M, ..], b [K, N, ..] */
+/* a [K, M, ..], b [K, N, ..]; p[0]: precision */
 struct ggml_tensor * build_mul_mat(struct op_build * b) {
     struct ggml_tensor * a = op_in(b, b->c->type, b->c->a, b->c->la, FILL_UNIFORM);
-    return ggml_mul_mat(b->ctx, a, op_in(b, GGML_TYPE_F32, b->c->b, b->c->lb, b->c->fill));
+    struct ggml_tensor * t = ggml_mul_mat(b->ctx, a, op_in(b, GGML_TYPE_F32, b->c->b, b->c->lb, b->c->fill));
+    ggml_mul_mat_set_prec(t, (enum ggml_prec) b->c->p[0]);
+    return t;
 }
 
 static struct ggml_tensor * build_out_prod(struct op_build * b) {
@@ -68,6 +70,14 @@ static void cases_mul_mat(struct op_list * l) {
                 c->fill = whole ? FILL_WHOLE : FILL_UNIFORM;
                 c->key = whole ? "MUL_MAT_WHOLE" : NULL;
             }
+            int64_t k = block > 1 ? block * rows[s].k_blocks : rows[s].k;
+            struct op_case * c = op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { k, rows[s].m, rows[s].a2, 1 },
+                                      (const int64_t[4]) { k, rows[s].n, rows[s].b2, rows[s].b3 });
+            c->type = WEIGHTS[t];
+            c->la = rows[s].la;
+            c->lb = rows[s].lb;
+            c->p[0] = GGML_PREC_F32;
+            c->key = "MUL_MAT_F32";
         }
     }
     static const struct { enum ggml_type type; int64_t k, m, n; } real[] = {

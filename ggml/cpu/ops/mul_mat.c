@@ -1,8 +1,9 @@
 /* mul_mat.c - a [K, M, A2, A3] of any weight type, b F32 [K, N, B2, B3] -> F32 [M, N, B2, B3]; b's batch axes are multiples of a's.
- * Up to MUL_VEC_COLS columns go to mul_vec.c, unless GGML_PREC_F32 is asked for. More are a blocked product in F32: b is packed to panels x [TILE_N, K] with columns as lanes,
+ * Products asked for as GGML_PREC_F32 go to mul_f32.c, else up to MUL_VEC_COLS columns to mul_vec.c. More are a blocked product in F32: b is packed to panels x [TILE_N, K] with columns as lanes,
  * by all threads together, then each thread takes rows of a, converts a block of them to F32 and runs register tiles of TILE_M rows by TILE_N columns.
  * Weights are read in the order they are stored and converted once; only b, the smaller operand, is transposed. */
 #include "rows_f32.h"
+#include "mul_f32.h"
 #include "mul_vec.h"
 #include "tile.h"
 
@@ -32,13 +33,13 @@ static struct mul_mat_plan mul_mat_plan_of(const struct ggml_tensor * dst) {
     return p;
 }
 
-/* mul_vec.c rounds the columns of a quantized product and adds up in an order of its own. */
-static bool is_few_columns(const struct ggml_tensor * dst) {
-    return dst->ne[1] <= MUL_VEC_COLS && ggml_get_op_params_i32(dst, 0) != GGML_PREC_F32;
-}
+static bool is_exact(const struct ggml_tensor * dst) { return ggml_get_op_params_i32(dst, 0) == GGML_PREC_F32; }
 
 size_t KERNEL(cpu_scratch_mul_mat)(const struct ggml_tensor * dst, int nth) {
-    if (is_few_columns(dst)) {
+    if (is_exact(dst)) {
+        return KERNEL(mul_f32_scratch)(dst, nth);
+    }
+    if (dst->ne[1] <= MUL_VEC_COLS) {
         return KERNEL(mul_vec_scratch)(dst, nth);
     }
     struct mul_mat_plan p = mul_mat_plan_of(dst);
@@ -135,7 +136,9 @@ static void mul_mat_blocked(const struct cpu_task * task, struct ggml_tensor * d
 }
 
 void KERNEL(cpu_op_mul_mat)(const struct cpu_task * task, struct ggml_tensor * dst) {
-    if (is_few_columns(dst)) {
+    if (is_exact(dst)) {
+        KERNEL(mul_f32)(task, dst);
+    } else if (dst->ne[1] <= MUL_VEC_COLS) {
         KERNEL(mul_vec)(task, dst);
     } else {
         mul_mat_blocked(task, dst);
