@@ -47,6 +47,17 @@ def clips(rate: int) -> list[np.ndarray]:
     return [make(n, seed=9) for n in (1500, 4799, 4800, 4801, 30_011, 150_001)] + [tone, click, noise]
 
 
+def mel_in_double(samples: np.ndarray) -> np.ndarray:
+    """The mel spectrogram [T, 128] from its definition, in double."""
+    import librosa
+
+    padded = np.pad(samples.astype(np.float64), 384, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, 1024)[::256] * (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(1024) / 1024))
+    magnitude = np.sqrt(np.abs(np.fft.rfft(frames)) ** 2 + 1e-9)
+    filters = librosa.filters.mel(sr=24000, n_fft=1024, n_mels=128, fmin=0, fmax=12000, dtype=np.float64)
+    return np.log(np.maximum(1e-5, magnitude @ filters.T))
+
+
 def test_codes_and_stages(pair) -> None:
     model, session = pair
     hear = tool("golden_hear")
@@ -80,4 +91,8 @@ def test_speaker_embeddings(pair) -> None:
         session.set_tap(lambda name, values, got=got: got.__setitem__(name, np.atleast_2d(values)))
         session.speaker_embed(samples)
         session.set_tap(None)
-        assert nmse(got["speaker.mel"], stages["speaker.mel"]) <= 1e-9
+        # beside a pure tone the logarithms of empty bins are rounding: the official ones are 1.1e-9 from the truth there, ours 4e-10
+        truth = mel_in_double(samples)
+        official_error = nmse(stages["speaker.mel"], truth)
+        assert nmse(got["speaker.mel"], truth) <= 1e-9
+        assert official_error > 1e-9 or nmse(got["speaker.mel"], stages["speaker.mel"]) <= 1e-9
