@@ -3,6 +3,7 @@
  * restored stream is a fresh one, two sessions on one context do not meet, more references than snapshot slots, chunked decode, refusals.
  * Usage: stream_equals_one_pass CODEC.gguf [time]; exit code = failures. "time" prints milliseconds a push instead, for a full-size codec. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +158,48 @@ static void cancelled_inside(struct fixture * f) {
     check_equal(f, 0, 30, "a stream equals one pass:", "after cancel inside a push");
 }
 
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double) t.tv_sec + 1e-6 * (double) t.tv_nsec;
+}
+
+static void * cancel_later(void * wait_ms) {
+    for (double end = now_ms() + *(double *) wait_ms; now_ms() < end;) {
+    }
+    qt_session_cancel(to_cancel);
+    return NULL;
+}
+
+/* Another thread cancels at many moments of a push of one graph: the state may be half of the new frames', and must not outlive a reset. */
+static void cancelled_at_any_moment(struct fixture * f) {
+    enum { TRIES = 40 };
+    qt_session_reset(f->session);
+    to_cancel = f->session;
+    double start = now_ms();
+    check(push(f, f->session, 0, 8) == QT_STATUS_OK, "push", "undisturbed");
+    double push_ms = now_ms() - start;
+    int n_cancelled = 0;
+    for (int i = 0; i < TRIES; i++) {
+        double wait_ms = push_ms * i / TRIES;
+        pthread_t thread;
+        qt_session_reset(f->session);
+        if (pthread_create(&thread, NULL, cancel_later, &wait_ms) != 0) {
+            check(false, "a thread", "");
+            return;
+        }
+        enum qt_status status = push(f, f->session, 0, 8);
+        pthread_join(thread, NULL);
+        check(status == QT_STATUS_OK || status == QT_STATUS_CANCELLED, "a cancelled push", "ends as one or the other");
+        n_cancelled += status == QT_STATUS_CANCELLED;
+        qt_session_reset(f->session);
+        forget_samples(f);
+        check(push(f, f->session, 0, 8) == QT_STATUS_OK, "push", "after cancel at any moment");
+        check_equal(f, 0, 8, "a stream equals one pass:", "after cancel at any moment");
+    }
+    check(n_cancelled > 0, "some pushes", "were cancelled");
+}
+
 /* Prime with the first n frames, then push the rest up to end. */
 static void primed(struct fixture * f, struct qt_session * session, int n, int end, bool want_reused, const char * what) {
     bool reused = !want_reused;
@@ -246,12 +289,6 @@ static void chunks(struct fixture * f, const char * path) {
     qt_free(ctx);
 }
 
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double) t.tv_sec + 1e-6 * (double) t.tv_nsec;
-}
-
 static void times(struct fixture * f) {
     for (int size = 1; size <= 32; size *= 2) {
         qt_stream_reset(f->session);
@@ -302,6 +339,7 @@ int main(int argc, char ** argv) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += run == 0 ? 1 : 2) split(&f, sizes[i]);
         cancelled(&f);
         cancelled_inside(&f);
+        cancelled_at_any_moment(&f);
         snapshots(&f);
         interleaved(&f);
         refusals(&f);
