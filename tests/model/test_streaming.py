@@ -87,7 +87,12 @@ def test_split_text_streams_piece_by_piece_with_its_pauses(voices):
     text = "One. Two? Three!"
     chunks = list(voices["custom_voice"].stream(text, **given_))
     equal(chunks, voices["custom_voice"].synthesize(text, **given_))
-    assert sorted({c.piece for c in chunks}) == [0, 1, 2] and len(chunks[-1].pieces) == 3
+    assert sorted({c.piece for c in chunks}) == [0, 1, 2]
+    samples, (first, second, third) = np.concatenate([c.samples for c in chunks]), chunks[-1].pieces
+    for before, after in ((first, second), (second, third)):
+        end = before.start_samples + before.n_samples
+        assert after.start_samples - end == round(0.2 * chunks[0].sample_rate)
+        assert not samples[end : after.start_samples].any() and samples[after.start_samples :].any()
 
 
 @pytest.mark.parametrize("layout", [True, False])
