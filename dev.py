@@ -81,7 +81,7 @@ def sanitize() -> None:
     strict = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_leaks=1"}
     for tier in subprocess.run([binaries / "op_runner", "support", "--tiers"], capture_output=True, text=True, check=True).stdout.split():
         run(binaries / "op_runner", "test", "--tier", tier, "--quiet", env=strict)
-    for name in ("abi_c99", "alloc_overlap", "gguf_malformed"):
+    for name in ("abi_c99", "alloc_overlap", "gguf_malformed", "codec_snapshots_lru"):
         run(binaries / name, env=strict)
     for talker in sorted(TINY.glob("**/qwen-talker-*.gguf")):
         run(binaries / "session_run", talker, next(talker.parent.glob("qwen-tokenizer-*.gguf")), env=strict)

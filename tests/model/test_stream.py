@@ -155,6 +155,11 @@ def test_the_demonstration_voice_streams_from_c():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_snapshot_store_by_itself():
+    done = run("codec_snapshots_lru")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_snapshots_are_kept_for_the_eight_last_references(stream):
     session = stream.sessions[0]
     references = [stream.codes[i : i + 3] for i in range(9)]
