@@ -1,7 +1,8 @@
 /* codec_encoder.c - the encoder put together, and its transformer.
  *
  *   columns [D, T'] -> blocks -> [T', D] -> strided conv, edges repeated [T, D] -> [D, T] -> codes
- *   block: x -> LayerNorm -> q, k, v -> RoPE -> causal attention -> output -> * scale -> + x -> LayerNorm -> up -> GELU (erf) -> down -> * scale -> + x
+ *   block: x -> LayerNorm -> q, k, v -> RoPE -> causal attention -> output -> * scale -> + x
+ *            -> LayerNorm -> up -> GELU (erf) -> down -> * scale -> + x
  *
  * A column sees every one before it: the official code builds a plain causal mask, the checkpoint's sliding_window of 250 is not applied.
  * No norm follows the last block. Matrices that a file stores in blocks are widened to F32 first, since a product with few columns would round

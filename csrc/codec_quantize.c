@@ -2,8 +2,8 @@
  *
  *   x [D, T] -> projection [C, T] = r -> scores r.e - |e|^2 / 2 [size, T] -> largest [T] = code -> r - entry -> next codebook
  *
- * The largest score is the smallest distance |r - e|^2 = |r|^2 - 2 r.e + |e|^2; of equal ones the first counts. -|e|^2 / 2 is computed once, in double.
- * Everything is F32: the scores of the published codebooks reach beyond what F16 can hold.
+ * The largest score is the smallest distance |r - e|^2 = |r|^2 - 2 r.e + |e|^2; of equal ones the first counts. -|e|^2 / 2 is computed once, in
+ * double. All in F32: two entries are often nearer to each other than what F16 would round away, and squares would leave its range.
  * The semantic branch and the acoustic one each start from x. Upstream: MimiSplitResidualVectorQuantizer. */
 #include "codec_encoder.h"
 

@@ -66,7 +66,8 @@ def margins(model: Any, codes: np.ndarray, stages: dict[str, np.ndarray]) -> np.
     quantizer = model.model.speech_tokenizer.model.encoder.quantizer
     out = np.zeros(codes.shape)
     group = 0
-    for name, branch in (("semantic", quantizer.semantic_residual_vector_quantizer), ("acoustic", quantizer.acoustic_residual_vector_quantizer)):
+    for name in ("semantic", "acoustic"):
+        branch = getattr(quantizer, f"{name}_residual_vector_quantizer")
         rest = stages[f"codec_enc.{name}"].astype(np.float64)[: len(codes)]
         for layer in branch.layers:
             if group == codes.shape[1]:
@@ -89,7 +90,10 @@ def embed(model: Any, samples: np.ndarray) -> tuple[np.ndarray, dict[str, np.nda
     hooks = []
 
     def keep(name: str, module: torch.nn.Module) -> None:
-        hooks.append(module.register_forward_hook(lambda _m, _i, out: stages.__setitem__(name, out[0].T.detach().numpy().astype(np.float32).copy())))
+        def hook(_module: torch.nn.Module, _inputs: Any, output: torch.Tensor) -> None:
+            stages[name] = output[0].T.detach().numpy().astype(np.float32).copy()
+
+        hooks.append(module.register_forward_hook(hook))
 
     hooks.append(net.register_forward_pre_hook(lambda _m, inputs: stages.__setitem__("speaker.mel", inputs[0][0].numpy().copy())))
     for i, block in enumerate(net.blocks):
@@ -121,7 +125,8 @@ def record(model: Any, path: Path) -> None:
     zeros = np.zeros(2 * rate, np.float32)
     silence_codes, _ = encode(model, zeros)
     silence, _ = official.decode_once(model, silence_codes)
-    arrays = dict(codes=codes, margins=gaps, stage_codes=stage_codes, silence_codes=silence_codes, silence=silence[::16].copy()) | thin(stages)
+    arrays = dict(codes=codes, margins=gaps, stage_codes=stage_codes) | thin(stages)
+    arrays |= dict(silence_codes=silence_codes, silence=silence[::16].copy())
     if model.model.speaker_encoder is not None:
         vector, speaker = embed(model, clip(SHORT, seed=2))
         arrays |= thin(speaker | {"speaker.embedding": vector[None]}) | {"speaker_long": embed(model, clip(LONG))[0]}

@@ -1,4 +1,4 @@
-"""A recording made of whole numbers only, so that every machine hears the same one: tools/golden_hear.py and the tests of hearing use it."""
+"""A recording made of whole numbers only, so that every machine hears the same one: for tools/golden_hear.py and the tests of hearing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def clip(n_samples: int, *, seed: int = 1) -> np.ndarray:
-    """float32 [n_samples], multiples of 2^-15: buzzing tones that glide, noise that comes and goes, and a pause of silence in each second."""
+    """float32 [n_samples], multiples of 2^-15: gliding buzzing tones, noise that comes and goes, a pause in each second."""
     n = np.arange(n_samples, dtype=np.int64)
     noise = np.random.Philox(key=seed).random_raw(n_samples)
     noise = (noise >> np.uint64(50)).astype(np.int64) - 8192  # 14 bits
