@@ -263,6 +263,29 @@ static void session_entries(void) {
     check(!audio.samples && audio.n_samples == 0 && audio.sample_rate == 0 && audio.channels == 0, "qt_audio_free of empty audio leaves it empty");
 }
 
+/* Streams and hearing. */
+static void newer_session_entries(void) {
+    struct qt_voice_ref voice;
+    int32_t code = 0;
+    float x = 0;
+    int n_frames = 9;
+    bool reused = true;
+    refused("qt_stream_reset", qt_stream_reset(NULL), QT_STATUS_INVALID_PARAMS, "qt_stream_reset", "session", "NULL", NULL);
+    refused("qt_stream_push", qt_stream_push(NULL, &code, 1, &x), QT_STATUS_INVALID_PARAMS, "qt_stream_push", "session", "NULL", NULL);
+    refused("qt_stream_prime", qt_stream_prime(NULL, &code, 1, &reused), QT_STATUS_INVALID_PARAMS, "qt_stream_prime", "session", "NULL", NULL);
+    check(!reused, "a failed qt_stream_prime reused nothing");
+    refused("qt_codec_encode", qt_codec_encode(NULL, &x, 1, &code, 1, &n_frames), QT_STATUS_INVALID_PARAMS, "qt_codec_encode", "session", "NULL", NULL);
+    check(n_frames == 0, "a failed qt_codec_encode gives no frames");
+    refused("qt_speaker_embed", qt_speaker_embed(NULL, &x, 1, &x), QT_STATUS_INVALID_PARAMS, "qt_speaker_embed", "session", "NULL", NULL);
+    memset(&voice, 0xff, sizeof voice); /* wild pointers must not survive */
+    refused("qt_extract_voice_ref", qt_extract_voice_ref(NULL, &x, 1, &voice), QT_STATUS_INVALID_PARAMS, "qt_extract_voice_ref", "ctx", "NULL", NULL);
+    check(!voice.ref_spk_emb && !voice.ref_codes && voice.ref_T == 0, "a failed qt_extract_voice_ref leaves an empty voice");
+    refused("qt_extract_voice_ref without a result", qt_extract_voice_ref(NULL, &x, 1, NULL), QT_STATUS_INVALID_PARAMS, "out", "NULL", NULL, NULL);
+    qt_voice_ref_free(&voice);
+    qt_voice_ref_free(NULL);
+    check(!voice.ref_codes && voice.num_codebooks == 0, "qt_voice_ref_free of an empty voice leaves it empty");
+}
+
 int main(int argc, char ** argv) {
     this_program = argc > 0 ? argv[0] : "";
     library_entries();
@@ -271,6 +294,7 @@ int main(int argc, char ** argv) {
     context_entries();
     file_entries();
     session_entries();
+    newer_session_entries();
     printf("abi_c99: %d checks, %d failed\n", checks, failures);
     return failures > 125 ? 125 : failures;
 }
