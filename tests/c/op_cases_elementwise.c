@@ -134,6 +134,7 @@ static void cases_snake(struct op_list * l) {
     static const struct { int64_t a[4], b[4]; enum op_layout la; double reach; } rows[] = {
         { { 64, 3 }, { 1, 3 }, 0, 1 }, { { 37, 5 }, { 5 }, 0, 20 }, { { 1, 1 }, { 1 }, 0, 1 }, { { 33, 7 }, { 1, 7 }, LAYOUT_STRIDED, 3 },
         { { 1600, 96 }, { 1, 96 }, 0, 2 }, { { 1920, 3 }, { 3 }, 0, 1000 },
+        { { 9001, 2 }, { 1, 2 }, 0, 4 },
     };
     for (int s = 0; s < N_OF(rows); s++) {
         struct op_case * c = op_list_add2(l, GGML_OP_SNAKE, build_snake, rows[s].a, rows[s].b);

@@ -20,9 +20,9 @@ static struct ggml_tensor * build_out_prod(struct op_build * b) {
 struct ggml_tensor * build_flash_attn(struct op_build * b) {
     const struct op_case * c = b->c;
     struct ggml_tensor * q = op_in(b, GGML_TYPE_F32, c->a, c->la, FILL_UNIFORM);
-    struct ggml_tensor * k = op_in(b, c->type, c->b, c->lb, FILL_UNIFORM);
-    struct ggml_tensor * v = op_in(b, c->type, c->b, c->lb, FILL_UNIFORM);
-    struct ggml_tensor * mask = c->p[0] ? op_in(b, (enum ggml_type) (c->p[0] - 1), c->c, LAYOUT_PACKED, FILL_MASK) : NULL;
+    struct ggml_tensor * k = op_in(b, c->type, c->b, c->lb, c->fill);
+    struct ggml_tensor * v = op_in(b, c->type, c->b, c->lb, c->fill);
+    struct ggml_tensor * mask = c->p[0] ? op_in(b, (enum ggml_type) (c->p[0] - 1), c->c, LAYOUT_PACKED, c->fill == FILL_GARBAGE ? FILL_BEFORE : FILL_MASK) : NULL;
     return ggml_flash_attn_ext(b->ctx, q, k, v, mask, c->f[0], 0.0f, 0.0f);
 }
 
@@ -72,7 +72,7 @@ static void cases_mul_mat(struct op_list * l) {
     }
     static const struct { enum ggml_type type; int64_t k, m, n; } real[] = {
         { GGML_TYPE_Q8_0, 1024, 3072, 1 }, { GGML_TYPE_Q8_0, 3072, 1024, 2 }, { GGML_TYPE_Q4_K, 2048, 1024, 1 }, { GGML_TYPE_F32, 1024, 2048, 1 },
-        { GGML_TYPE_F32, 512, 1024, 80 },  { GGML_TYPE_BF16, 1024, 512, 9 },  { GGML_TYPE_F16, 128, 300, 7 },
+        { GGML_TYPE_F32, 512, 1024, 80 },  { GGML_TYPE_BF16, 1024, 512, 9 },  { GGML_TYPE_F16, 128, 300, 7 }, { GGML_TYPE_F32, 2048, 9, 600 },
     };
     for (int s = 0; s < N_OF(real); s++) {
         op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { real[s].k, real[s].m }, (const int64_t[4]) { real[s].k, real[s].n })->type = real[s].type;
@@ -82,6 +82,7 @@ static void cases_mul_mat(struct op_list * l) {
 static void cases_out_prod(struct op_list * l) {
     static const struct { int64_t m, k, n; enum op_layout la, lb; } rows[] = {
         { 64, 32, 8, 0, 0 }, { 37, 5, 3, 0, 0 }, { 1, 1, 1, 0, 0 }, { 33, 65, 7, LAYOUT_STRIDED, LAYOUT_STRIDED }, { 512, 256, 37, 0, 0 }, { 16, 1, 1, 0, 0 },
+        { 1000, 1536, 5, 0, 0 },
     };
     for (int t = 0; t < 3; t++) {
         for (int s = 0; s < N_OF(rows); s++) {
@@ -98,6 +99,7 @@ static void cases_flash_attn(struct op_list * l) {
         { 64, 1, 4, 32, 2, 0, 0, 0, 0, 1 },          { 128, 1, 16, 37, 8, 0, 0, 0, LAYOUT_STRIDED, 1 },   { 37, 5, 3, 5, 1, 1, 5, 0, 0, 2 },
         { 1, 1, 1, 1, 1, 0, 0, 0, 0, 1 },            { 32, 7, 6, 65, 2, 2, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 2 }, { 64, 3, 2, 300, 2, 1, 64, LAYOUT_STRIDED, 0, 4 },
         { 128, 37, 4, 40, 2, 2, 37, LAYOUT_PERMUTED, 0, 1 }, { 64, 72, 2, 144, 2, 1, 72, 0, LAYOUT_PERMUTED, 1 }, { 48, 2, 10, 17, 5, 2, 2, LAYOUT_PERMUTED, LAYOUT_STRIDED, 8 },
+        { 64, 3, 4, 150, 2, 2, 3, 0, 0, 1 }, /* half the cache is garbage behind the mask */
     };
     for (int t = 0; t < 3; t++) {
         for (int s = 0; s < N_OF(rows); s++) {
@@ -110,6 +112,7 @@ static void cases_flash_attn(struct op_list * l) {
             c->la = rows[s].la;
             c->lb = rows[s].lb;
             c->f[0] = 0.3f;
+            c->fill = s == N_OF(rows) - 1 ? FILL_GARBAGE : FILL_UNIFORM;
             c->hi = rows[s].reach;
             c->lo = -rows[s].reach;
         }
@@ -121,6 +124,7 @@ static void cases_conv(struct op_list * l) {
         { 3, 16, 16, 64, 1, 0, 1, 0, 0 },  { 7, 5, 3, 37, 1, 3, 1, 0, 0 },  { 1, 1, 1, 1, 1, 0, 1, 0, 0 },  { 1, 37, 5, 11, 1, 0, 1, 0, 0 },
         { 7, 7, 9, 75, 1, 0, 9, 0, 0 },    { 4, 6, 5, 41, 2, 1, 1, 0, 0 },  { 8, 3, 33, 90, 5, 2, 1, 0, 0 }, { 3, 5, 17, 39, 1, 2, 3, 0, LAYOUT_STRIDED },
         { 7, 1, 20, 100, 1, 0, 1, 0, 0 },  { 7, 20, 1, 100, 1, 0, 1, 0, 0 }, { 7, 96, 96, 250, 1, 0, 3, 0, 0 },
+        { 7, 96, 5, 5000, 1, 0, 9, 0, 0 },
     };
     for (int t = 0; t < 3; t++) {
         for (int s = 0; s < N_OF(rows); s++) {

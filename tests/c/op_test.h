@@ -26,6 +26,8 @@ enum op_fill {
     FILL_DISTINCT, /* 0 .. limit-1, none twice */
     FILL_POSITION, /* ascending from a random start, below limit */
     FILL_MASK,     /* 0 or -infinity, never a whole row of -infinity, some finite biases */
+    FILL_GARBAGE,  /* uniform, but rows from the middle on are NaN: what a cache holds behind its mask */
+    FILL_BEFORE,   /* a mask that hides those rows: -infinity from the middle of axis 0 on */
 };
 
 struct op_input {
