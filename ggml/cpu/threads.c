@@ -71,9 +71,9 @@ static void gate_destroy(struct gate * gate) {
 static void gate_advance(struct gate * gate) {
     atomic_fetch_add(&gate->value, 1);
     if (atomic_load(&gate->sleepers) > 0) {
-        pthread_mutex_lock(&gate->mutex);
-        pthread_cond_broadcast(&gate->opened);
+        pthread_mutex_lock(&gate->mutex); /* past this no sleeper is between its last look and its wait */
         pthread_mutex_unlock(&gate->mutex);
+        pthread_cond_broadcast(&gate->opened);
     }
 }
 
