@@ -52,7 +52,7 @@ static void cases_mul_mat(struct op_list * l) {
         { 1, 64, 16, 1, 0, 0, 1, 1, 1 },  { 2, 37, 5, 1, 0, 0, 1, 1, 1 },  { 1, 1, 1, 1, 0, 0, 1, 1, 1 },  { 3, 129, 37, 2, 0, 0, 1, 1, 1 },
         { 2, 75, 7, 3, 0, 0, 1, 1, 1 },   { 1, 32, 16, 4, 0, 0, 1, 1, 1 }, { 2, 48, 9, 5, 0, 0, 1, 1, 1 }, { 3, 65, 11, 8, 0, 0, 1, 1, 1 },
         { 2, 37, 67, 37, 0, 0, 1, 1, 1 }, { 1, 37, 5, 3, 0, 0, 2, 4, 3 },  { 2, 33, 6, 5, LAYOUT_STRIDED, LAYOUT_STRIDED, 2, 2, 1 },
-        { 2, 65, 5, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 3, 6, 1 },
+        { 2, 65, 5, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 3, 6, 1 }, { 1, 33, 6, 21, LAYOUT_PERMUTED, LAYOUT_STRIDED, 2, 4, 2 },
     };
     for (int t = 0; t < N_OF(WEIGHTS); t++) {
         int64_t block = ggml_blck_size(WEIGHTS[t]);
