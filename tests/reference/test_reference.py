@@ -23,7 +23,7 @@ from conftest import CODEC_OF, GOLDEN, MODES, nmse
 from qwentts import TTS
 from qwentts.convert import convert
 from qwentts.convert_vocab import read_vocabulary
-from qwentts.sampling import Codebook0, Settings, distribution
+from qwentts.sampling import Codebook0, Settings, distribution, warp
 from qwentts.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.reference
@@ -195,9 +195,11 @@ def test_1000_random_distributions_are_equal(official_models: Any) -> None:
             for token in ids:
                 processor.accept(token)
             own = processor.process(own)
-        got = distribution(own, Settings(False, **chain))
-        np.testing.assert_array_equal(got > 0, torch.isfinite(scores).numpy())
-        assert np.abs(got - want).max() <= 1e-6 and set(np.flatnonzero(got)) <= set(columns)
+        settings = Settings(False, **chain)
+        kept, left = warp(own, settings)
+        kept = kept[np.isfinite(left)]
+        np.testing.assert_array_equal(kept, np.flatnonzero(torch.isfinite(scores).numpy()))
+        assert np.abs(distribution(own, settings) - want).max() <= 1e-6 and set(kept) <= set(columns)
 
 
 @pytest.mark.skipif("QWENTTS_DEMO_CHECKPOINT" not in os.environ, reason="QWENTTS_DEMO_CHECKPOINT names no checkpoint folder")
