@@ -61,7 +61,7 @@ static void append(char * text, size_t size, const char * type, const int64_t ne
 
 void op_list_name(struct op_list * list) {
     static const char * const layouts[] = { "", " strided", " permuted", " transposed" };
-    static const char * const fills[] = { "", " special", " whole", "", "", "", "", " garbage", "" };
+    static const char * const fills[] = { "", " special", " nan", " whole", "", "", "", "", " garbage", "" };
     for (int j = 0; j < list->n; j++) {
         struct op_case * c = &list->items[j];
         char * t = c->text;

@@ -70,6 +70,14 @@ static void cases_mul_mat(struct op_list * l) {
             }
         }
     }
+    for (int t = 0; t < N_OF(WEIGHTS); t++) { /* a NaN must not become a number on its way through int8 */
+        for (int64_t n = 1; n < 40; n += 36) {
+            int64_t k = ggml_blck_size(WEIGHTS[t]) > 1 ? 2 * ggml_blck_size(WEIGHTS[t]) : 37;
+            struct op_case * c = op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { k, 5 }, (const int64_t[4]) { k, n });
+            c->type = WEIGHTS[t];
+            c->fill = FILL_ONE_NAN;
+        }
+    }
     static const struct { enum ggml_type type; int64_t k, m, n; } real[] = {
         { GGML_TYPE_Q8_0, 1024, 3072, 1 }, { GGML_TYPE_Q8_0, 3072, 1024, 2 }, { GGML_TYPE_Q4_K, 2048, 1024, 1 }, { GGML_TYPE_F32, 1024, 2048, 1 },
         { GGML_TYPE_F32, 512, 1024, 80 },  { GGML_TYPE_BF16, 1024, 512, 9 },  { GGML_TYPE_F16, 128, 300, 7 }, { GGML_TYPE_F32, 2048, 9, 600 },

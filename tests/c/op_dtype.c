@@ -189,6 +189,11 @@ static double value_at(const struct op_input * in, uint64_t seed, uint64_t strea
     switch (in->fill) {
         case FILL_SPECIAL:
             return r % 5 == 0 ? special_value(r >> 8) : in->lo + (in->hi - in->lo) * unit(r);
+        case FILL_ONE_NAN:
+            if (i[0] == (i[1] * 29 + 5) % in->view->ne[0]) {
+                return NAN;
+            }
+            break;
         case FILL_WHOLE:
             return (uint64_t) (i[0] % 32) == whole_peak % 32 ? (r & 1 ? 127 : -127) : (double) ((int64_t) (r % 255) - 127);
         case FILL_INDEX: return (double) (r % (uint64_t) limit);

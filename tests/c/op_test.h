@@ -21,6 +21,7 @@ enum op_layout {
 enum op_fill {
     FILL_UNIFORM,  /* lo .. hi */
     FILL_SPECIAL,  /* uniform with NaN, infinities, zeros, subnormals and huge values strewn in */
+    FILL_ONE_NAN,  /* uniform with a NaN in every row */
     FILL_WHOLE,    /* integers in -127 .. 127 with one of +-127 in every 32: int8 activations hold them exactly */
     FILL_INDEX,    /* 0 .. limit-1 */
     FILL_DISTINCT, /* 0 .. limit-1, none twice */
