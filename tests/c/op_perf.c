@@ -71,8 +71,12 @@ static bool time_case(ggml_backend_t backend, const struct op_options * o, const
             best_s = t < best_s ? t : best_s;
         }
         best_s /= (double) copies;
-        printf("%-14s %-48s %s %s %d threads %9.1f us %7.2f GB/s %8.2f GFLOP/s\n", c->key, c->text, o->backend_name, ggml_cpu_tier_name(backend), n_threads,
-               best_s * 1e6, (double) bytes / best_s * 1e-9, flops_of(c, node) / best_s * 1e-9);
+        printf("%-14s %-48s %s %s %d threads %9.1f us %7.2f GB/s", c->key, c->text, o->backend_name, ggml_cpu_tier_name(backend), n_threads,
+               best_s * 1e6, (double) bytes / best_s * 1e-9);
+        if (flops_of(c, node) > 0) {
+            printf(" %8.2f GFLOP/s", flops_of(c, node) / best_s * 1e-9);
+        }
+        printf("\n");
         done = true;
     }
     free(builds);
@@ -92,7 +96,9 @@ int op_run_perf(ggml_backend_t backend, const struct op_options * o) {
         if (!op_case_selected(o, c)) {
             continue;
         }
-        if (op_run_case(backend, o, c, false) != 0) {
+        struct op_options failures_only = *o;
+        failures_only.quiet = true;
+        if (op_run_case(backend, &failures_only, c, true) != 0) {
             printf("%-14s %-48s not timed: its test fails\n", c->key, c->text);
             failed++;
             continue;
