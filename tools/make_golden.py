@@ -165,7 +165,8 @@ def write_readme(out: Path, tiny_command: str) -> None:
         "# Recorded truth", "",
         "Made by `python tools/make_golden.py` in the reference environment: "
         f"qwen-tts 0.1.1, transformers {transformers.__version__}, torch {torch.__version__}, tokenizers {tokenizers.__version__}, "
-        f"numpy {np.__version__}, Python {platform.python_version()}, float32, eager attention, CPU. `pytest -m reference` recomputes it.", "",
+        f"numpy {np.__version__}, Python {platform.python_version()}, float32, eager attention, CPU. "
+        "`pytest -m reference` recomputes it.", "",
         f"The GGUF files are made by `{tiny_command}` (no torch; the same weights on every machine). `codec_a` belongs to",
         "custom_voice and base, `codec_b` to voice_design. Random weights: they make sounds, not speech.", "",
         "- `cases.json`: per case its settings, token ids, `stopped` (the end token came), `smallest_margin` (best minus second",

@@ -34,7 +34,8 @@ def write(folder: Path) -> None:
     def spell(token: bytes) -> str:
         return "".join(letters[byte] for byte in token)
 
-    merges = [f"{spell(left)} {spell(right)}" for left, right in map(lambda t: _halves(t, ranks), sorted(ranks, key=ranks.__getitem__)) if left]
+    halves = (_halves(token, ranks) for token in sorted(ranks, key=ranks.__getitem__))
+    merges = [f"{spell(left)} {spell(right)}" for left, right in halves if left]
     flags = dict(lstrip=False, normalized=False, rstrip=False, single_word=False)
     added = {str(FIRST_ADDED + i): dict(content=t, special=t.startswith("<|"), **flags) for i, t in enumerate(ADDED)}
     config = dict(added_tokens_decoder=added, tokenizer_class="Qwen2Tokenizer", eos_token="<|im_end|>", pad_token="<|endoftext|>",
