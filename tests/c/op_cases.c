@@ -259,14 +259,16 @@ static void cases_concat(struct op_list * l) {
             c->la = (enum op_layout) (layout * (1 + s % 2));
         }
     }
-    for (int t = 0; t < 2; t++) {
+    static const enum ggml_type others[] = { GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_I32 };
+    for (int t = 0; t < N_OF(others); t++) {
         struct op_case * c = op_list_add2(l, GGML_OP_CONCAT, build_concat, a, a);
-        c->type = c->type_b = GGML_TYPE_F16;
-        c->p[0] = t;
-        c = op_list_add2(l, GGML_OP_REPEAT, build_repeat, (const int64_t[4]) { 37, 1, 3 }, (const int64_t[4]) { 37, 5, 6 });
-        c->type = c->type_b = t ? GGML_TYPE_I32 : GGML_TYPE_BF16;
-        c->fill = t ? FILL_INDEX : FILL_UNIFORM;
-        c->hi = t ? 1 << 20 : 1;
+        c->p[0] = t % 2;
+        for (int op = 0; op < 2; op++) {
+            c = op ? op_list_add2(l, GGML_OP_REPEAT, build_repeat, (const int64_t[4]) { 37, 1, 3 }, (const int64_t[4]) { 37, 5, 6 }) : c;
+            c->type = c->type_b = others[t];
+            c->fill = others[t] == GGML_TYPE_I32 ? FILL_INDEX : FILL_UNIFORM;
+            c->hi = others[t] == GGML_TYPE_I32 ? 1 << 20 : 1;
+        }
     }
     op_list_add2(l, GGML_OP_PAD, build_pad, (const int64_t[4]) { 1 }, NULL)->p[1] = 3;
     op_list_add2(l, GGML_OP_PAD, build_pad, (const int64_t[4]) { 1600, 96 }, NULL)->p[0] = 54; /* codec: left context of a causal convolution */

@@ -70,7 +70,7 @@ static void support(ggml_backend_t backend, const struct op_options * o, const s
         for (int j = 0; j < i && !seen; j++) {
             seen = !strcmp(list->items[j].key, list->items[i].key);
         }
-        if (seen || !op_case_selected(o, &list->items[i])) {
+        if (seen || strstr(list->items[i].key, "_WHOLE") || !op_case_selected(o, &list->items[i])) { /* the same products with other data */
             continue;
         }
         printf("| %s |", list->items[i].key);
