@@ -55,7 +55,8 @@ qwen3-tts.text.im_end_id UINT32|qwen3-tts.text.tts_pad_id UINT32|qwen3-tts.text.
 generation.do_sample BOOL|generation.top_k UINT32|generation.top_p FLOAT32|generation.temperature FLOAT32
 generation.repetition_penalty FLOAT32|generation.subtalker_do_sample BOOL|generation.subtalker_top_k UINT32
 generation.subtalker_top_p FLOAT32|generation.subtalker_temperature FLOAT32|generation.max_new_tokens UINT32|tokenizer.ggml.model STRING
-tokenizer.ggml.tokens ARRAY/STRING|tokenizer.ggml.token_type ARRAY/INT32|tokenizer.ggml.merges ARRAY/STRING|tokenizer.ggml.eos_token_id UINT32
+tokenizer.ggml.tokens ARRAY/STRING|tokenizer.ggml.token_type ARRAY/INT32|tokenizer.ggml.merges ARRAY/STRING
+tokenizer.ggml.eos_token_id UINT32
 """
 PUBLISHED_CODEC = dict(
     encoder_valid_num_quantizers=16, encode_downsample_rate=1920,
