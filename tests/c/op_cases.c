@@ -230,7 +230,9 @@ static void cases_copy(struct op_list * l) {
     }
     op_list_add2(l, GGML_OP_CPY, build_cpy, wide, refit); /* the same elements in another shape */
     op_list_add2(l, GGML_OP_CONT, build_cont, (const int64_t[4]) { 1600, 96 }, NULL)->la = LAYOUT_TRANSPOSED;
-    static const int64_t repeats[][2][4] = { { { 37, 5 }, { 74, 10 } }, { { 1, 5 }, { 33, 5 } }, { { 37 }, { 37, 5, 3, 2 } }, { { 1 }, { 37, 5 } }, { { 5, 1, 2 }, { 5, 7, 4, 3 } } };
+    static const int64_t repeats[][2][4] = {
+        { { 37, 5 }, { 74, 10 } }, { { 1, 5 }, { 33, 5 } }, { { 37 }, { 37, 5, 3, 2 } }, { { 1 }, { 37, 5 } }, { { 5, 1, 2 }, { 5, 7, 4, 3 } }
+    };
     for (int s = 0; s < N_OF(repeats); s++) {
         op_list_add2(l, GGML_OP_REPEAT, build_repeat, repeats[s][0], repeats[s][1]);
     }

@@ -182,9 +182,13 @@ static void cases_rope(struct op_list * l) {
 
 static void cases_soft_max(struct op_list * l) {
     static const struct { int64_t a[4], b[4]; enum ggml_type mask; enum op_layout la; float scale; int plain; double reach; } rows[] = {
-        { { 64, 3 }, { 0 }, GGML_TYPE_F32, 0, 1, 1, 5 }, { { 37, 5, 4 }, { 37, 5 }, GGML_TYPE_F32, 0, 0.125f, 0, 5 }, { { 1, 3 }, { 0 }, GGML_TYPE_F32, 0, 2, 0, 1 },
-        { { 33, 2, 3, 2 }, { 33, 7 }, GGML_TYPE_F16, LAYOUT_STRIDED, 0.5f, 0, 5 }, { { 300, 7, 16 }, { 300, 7 }, GGML_TYPE_F16, 0, 0.0883883f, 0, 60 },
-        { { 37, 5, 3 }, { 0 }, GGML_TYPE_F32, LAYOUT_PERMUTED, 0.3f, 0, 100 }, { { 72, 72, 2 }, { 72, 72 }, GGML_TYPE_F32, 0, 0.125f, 0, 2 },
+        { { 64, 3 }, { 0 }, GGML_TYPE_F32, 0, 1, 1, 5 },
+        { { 37, 5, 4 }, { 37, 5 }, GGML_TYPE_F32, 0, 0.125f, 0, 5 },
+        { { 1, 3 }, { 0 }, GGML_TYPE_F32, 0, 2, 0, 1 },
+        { { 33, 2, 3, 2 }, { 33, 7 }, GGML_TYPE_F16, LAYOUT_STRIDED, 0.5f, 0, 5 },
+        { { 300, 7, 16 }, { 300, 7 }, GGML_TYPE_F16, 0, 0.0883883f, 0, 60 },
+        { { 37, 5, 3 }, { 0 }, GGML_TYPE_F32, LAYOUT_PERMUTED, 0.3f, 0, 100 },
+        { { 72, 72, 2 }, { 72, 72 }, GGML_TYPE_F32, 0, 0.125f, 0, 2 },
     };
     for (int s = 0; s < N_OF(rows); s++) {
         struct op_case * c = op_list_add2(l, GGML_OP_SOFT_MAX, build_soft_max, rows[s].a, rows[s].b);

@@ -31,7 +31,8 @@ static double flops_of(const struct op_case * c, const struct ggml_tensor * node
 static bool time_case(ggml_backend_t backend, const struct op_options * o, const struct op_case * c, int n_threads) {
     char error[256];
     bool done = false;
-    struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = ggml_tensor_overhead() * 16 * (MOST_COPIES + 1) + ggml_graph_overhead_custom(8 * MOST_COPIES, false), .no_alloc = true });
+    struct ggml_context * ctx = ggml_init((struct ggml_init_params) {
+        .mem_size = ggml_tensor_overhead() * 16 * (MOST_COPIES + 1) + ggml_graph_overhead_custom(8 * MOST_COPIES, false), .no_alloc = true });
     struct ggml_cgraph * graph = ggml_new_graph_custom(ctx, 8 * MOST_COPIES, false);
     struct op_build first = { .ctx = ctx };
     struct ggml_tensor * node = op_build_guarded(&first, c, error, sizeof error);
@@ -58,7 +59,8 @@ static bool time_case(ggml_backend_t backend, const struct op_options * o, const
         for (int i = 0; i < first.n_in; i++) {
             op_fill_input(&first.in[i], o->seed, op_hash(c->text) + (uint64_t) i * 16, g.image, g.base);
             for (size_t n = 1; n < copies; n++) {
-                memcpy(g.image + ((uint8_t *) builds[n].in[i].leaf->data - g.base), g.image + ((uint8_t *) first.in[i].leaf->data - g.base), ggml_nbytes(first.in[i].leaf));
+                memcpy(g.image + ((uint8_t *) builds[n].in[i].leaf->data - g.base), g.image + ((uint8_t *) first.in[i].leaf->data - g.base),
+                       ggml_nbytes(first.in[i].leaf));
             }
         }
         op_guard_upload(&g);
