@@ -50,4 +50,5 @@ def test_q8_0_rows_quantized_by_the_gguf_package(tmp_path: Path) -> None:
     weights = np.random.default_rng(12).normal(0, 0.05, (ROWS, 96)).astype(np.float32)
     file = written(tmp_path / "q8.gguf", quantize(weights, GGMLQuantizationType.Q8_0), GGMLQuantizationType.Q8_0)
     largest = np.abs(weights.reshape(-1, 32)).max(1).repeat(32).reshape(weights.shape)
-    assert (np.abs(file.tensor(0) - weights) <= largest / 127 * 0.57).all()  # half a step, and 127 steps times the 2^-11 to which the scale is rounded
+    # half a step, and 127 steps times the 2^-11 to which the scale is rounded
+    assert (np.abs(file.tensor(0) - weights) <= largest / 127 * 0.57).all()
