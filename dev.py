@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 REFERENCE_VENV = ROOT / "build" / "reference-venv"
-TINY = ROOT / "tests" / "golden"
+TINY = ROOT / "tests" / "golden" / "tiny"
+PAIRS = {"custom_voice": "codec_a", "base": "codec_a", "voice_design": "codec_b"}  # talkers and the codecs that know their groups
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None, check: bool = True) -> int:
@@ -83,10 +84,11 @@ def sanitize() -> None:
         run(binaries / "op_runner", "test", "--tier", tier, "--quiet", env=strict)
     for name in ("abi_c99", "alloc_overlap", "gguf_malformed", "codec_snapshots_lru"):
         run(binaries / name, env=strict)
-    for talker in sorted(TINY.glob("**/qwen-talker-*.gguf")):
-        run(binaries / "session_run", talker, next(talker.parent.glob("qwen-tokenizer-*.gguf")), env=strict)
-    for codec in sorted(TINY.glob("**/qwen-tokenizer-*.gguf")):
+    for mode, codec_name in PAIRS.items():
+        talker, codec = next((TINY / mode).glob("*.gguf")), next((TINY / codec_name).glob("*.gguf"))
+        run(binaries / "session_run", talker, codec, env=strict)
         run(binaries / "stream_equals_one_pass", codec, env=strict)
+        run(binaries / "hear_run", talker, codec, env=strict)
 
 
 def compare(*arguments: str) -> None:

@@ -31,9 +31,7 @@ def _build() -> Path:
     beside = Path(sys.executable).parent
     cmake = shutil.which("cmake", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
     if cmake is None:
-        pytest.skip(
-            "no cmake on PATH or beside this Python to compile the C tests with (pip install 'qwentts[test]'), and QWENTTS_C_TESTS is not set"
-        )
+        pytest.skip("QWENTTS_C_TESTS is not set, and no cmake is on PATH or beside this Python (pip install 'qwentts[test]' has it)")
     compiler()
     folder = ROOT / "build" / "tests"
     configure = [cmake, "-S", ROOT, "-B", folder, "-DQT_TESTS=ON", f"-DPython3_EXECUTABLE={sys.executable}"]

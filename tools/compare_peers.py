@@ -2,9 +2,10 @@
 
 usage: compare_peers.py TALKER.gguf CODEC.gguf [--peer-python PYTHON] [--frames 50] [--threads 2] [--runs 5] [--speaker ryan] [--json]
 
-PYTHON is the interpreter of an environment that holds realtimetts-qwen-native-cpu (--no-deps), numpy and huggingface_hub. Each run is a fresh process of
-its own, ours and theirs in turn, so that a noisy machine troubles both alike; a figure is the median of the runs, a ratio the median of the pairs.
-Text, language, speaker, seed and the number of frames are the same. Times are of the synthesis alone, RSS is the process's peak with loading.
+PYTHON is the interpreter of an environment that holds realtimetts-qwen-native-cpu (--no-deps), numpy and huggingface_hub.
+Each run is a fresh process of its own, ours and theirs in turn, so that a noisy machine troubles both alike; a figure is the median
+of the runs, a ratio the median of the pairs. Text, language, speaker, seed and the number of frames are the same. Times are of the
+synthesis alone, RSS is the process's peak with loading.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Record what the official code computes on the tiny checkpoints, for tests that have neither torch nor network.
 
-usage: make_golden.py [--out tests/golden] [--qwen-tokenizer DIR]
+usage: make_golden.py [--out tests/golden]
 
 Needs the reference environment (tools/official.py). Writes, under --out:
   cases.json, cases.npz            generation cases: settings, token ids; prompt and overlay rows, greedy codes
@@ -8,7 +8,7 @@ Needs the reference environment (tools/official.py). Writes, under --out:
   codec_a.npz, codec_b.npz         stages of the decoder in one pass over a few frames, and the samples of 64 frames
   hear_a.npz, hear_b.npz           what the encoders hear: see tools/golden_hear.py
   sampler.npz                      logits, settings and the distribution that HF's processors leave
-  tokenizer.json                   texts, ids with the tiny vocabulary and with the published one (--qwen-tokenizer)
+  tokenizer.json                   texts, ids with the tiny vocabulary and with the published one (from qwen-tokenizer)
   philox.json                      Random123's known answers for philox4x32-10, and uniforms of our numbering
 Arrays are time-major float32 [T, C] unless named otherwise. README.md there lists what was written.
 """
@@ -31,6 +31,7 @@ import golden_hear  # noqa: E402
 import golden_sampler  # noqa: E402
 import make_tiny  # noqa: E402
 import official  # noqa: E402
+import qwen_vocab  # noqa: E402
 import torch  # noqa: E402
 from golden_texts import TEXTS  # noqa: E402
 
@@ -114,16 +115,12 @@ def record_codec(model: Any, traces: list[official.Trace], path: Path) -> None:
     np.savez_compressed(path, codes=codes, full_codes=full, full_audio=samples[:, None], **stages)
 
 
-def record_tokenizer(tiny: Path, qwen: Path | None, path: Path) -> None:
-    """Writes the official tokenizer's ids of every text; keeps the recorded published ids when the vocabulary is absent."""
+def record_tokenizer(tiny: Path, qwen: Path, path: Path) -> None:
+    """Writes the official tokenizer's ids of every text with both vocabularies."""
     from transformers import AutoTokenizer
 
-    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"qwen": None}
-    tables = {"texts": TEXTS}
+    tables: dict[str, Any] = {"texts": TEXTS}
     for name, folder in (("tiny", tiny), ("qwen", qwen)):
-        if folder is None:
-            tables[name] = old["qwen"] if old.get("texts") == TEXTS else None
-            continue
         tokenizer = AutoTokenizer.from_pretrained(str(folder), fix_mistral_regex=True)
         tables[name] = [tokenizer(text)["input_ids"] for text in TEXTS]
     path.write_text(json.dumps(tables, ensure_ascii=True, separators=(",", ":")) + "\n", encoding="utf-8")
@@ -170,7 +167,8 @@ def write_readme(out: Path, tiny_command: str) -> None:
         "# Recorded truth", "",
         "Made by `python tools/make_golden.py` in the reference environment: "
         f"qwen-tts 0.1.1, transformers {transformers.__version__}, torch {torch.__version__}, tokenizers {tokenizers.__version__}, "
-        f"numpy {np.__version__}, Python {platform.python_version()}, float32, eager attention, CPU. `pytest -m reference` recomputes it.", "",
+        f"numpy {np.__version__}, Python {platform.python_version()}, float32, eager attention, CPU. "
+        "`pytest -m reference` recomputes it.", "",
         f"The GGUF files are made by `{tiny_command}` (no torch; the same weights on every machine). `codec_a` belongs to",
         "custom_voice and base, `codec_b` to voice_design. Random weights: they make sounds, not speech.", "",
         "- `cases.json`: per case its settings, token ids, `stopped` (the end token came), `smallest_margin` (best minus second",
@@ -201,7 +199,7 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
 
 
-def main(out: Path, qwen: Path | None) -> None:
+def main(out: Path) -> None:
     """Records everything."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -219,7 +217,8 @@ def main(out: Path, qwen: Path | None) -> None:
         golden_hear.record(models["base"], out / "hear_a.npz")
         golden_hear.record(models["voice_design"], out / "hear_b.npz")
         golden_sampler.record(models["custom_voice"].model.talker, out / "sampler.npz")
-        record_tokenizer(root / "base", qwen, out / "tokenizer.json")
+        qwen_vocab.write(root / "qwen")
+        record_tokenizer(root / "base", root / "qwen", out / "tokenizer.json")
     record_philox(out / "philox.json")
     write_readme(out, "python tools/make_tiny.py OUT --gguf tests/golden/tiny")
 
@@ -227,6 +226,5 @@ def main(out: Path, qwen: Path | None) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("tests/golden"))
-    parser.add_argument("--qwen-tokenizer", type=Path)
     arguments = parser.parse_args()
-    main(arguments.out, arguments.qwen_tokenizer)
+    main(arguments.out)

@@ -62,10 +62,10 @@ static void run_nodes(struct cpu_pool * pool, int ith, int nth, void * arg) {
         /* stop_at is written between two barriers and, for a node all compute, read after the second: all threads leave at the same node. A thread
          * still on its way from the first barrier may see it early, but then it is larger than that thread's i. */
         if (after_parallel || (after_serial && !serial)) {
-            cpu_pool_barrier(pool);
+            cpu_pool_barrier(pool, ith);
             after_parallel = after_serial = false;
         } else if (!serial && cpu->abort_callback) {
-            cpu_pool_barrier(pool); /* the first node: the decision of thread 0 must be known here too */
+            cpu_pool_barrier(pool, ith); /* the first node: the decision of thread 0 must be known here too */
         }
         if (serial) {
             after_serial = true;
@@ -98,6 +98,10 @@ static size_t scratch_wanted(const struct cpu_backend * cpu, const struct ggml_c
 }
 
 enum ggml_status cpu_graph_run(struct cpu_backend * cpu, struct ggml_cgraph * graph) {
+    if (cpu->pool && !cpu_pool_is_ours(cpu->pool)) {
+        cpu_pool_free(cpu->pool);
+        cpu->pool = NULL;
+    }
     if (!cpu->pool && !(cpu->pool = cpu_pool_new(cpu->n_threads))) {
         ggml_log_internal(GGML_LOG_LEVEL_ERROR, "cpu: %d threads cannot be started", cpu->n_threads);
         return GGML_STATUS_FAILED;

@@ -68,7 +68,7 @@ bool cpu_supports_op(const struct ggml_tensor * op) {
         case GGML_OP_SET_ROWS:
             return is_f32_row(a) && b->type == GGML_TYPE_I64 && is_row(op) && (is_float(op->type) || op->type == GGML_TYPE_Q8_0);
         case GGML_OP_MUL_MAT: return is_weight(a) && is_f32_row(b) && is_f32_row(op);
-        case GGML_OP_OUT_PROD: return is_float(a->type) && is_row(a) && is_f32_row(b) && is_f32_row(op);
+        case GGML_OP_OUT_PROD: return op->ne[2] == 1 && op->ne[3] == 1 && is_float(a->type) && is_row(a) && is_f32_row(b) && is_f32_row(op);
         case GGML_OP_CONV_1D: return is_weight(a) && is_f32_row(b) && is_f32_row(op);
         case GGML_OP_CONV_1D_DW: return is_float(a->type) && is_row(a) && is_f32_row(b) && is_f32_row(op);
         case GGML_OP_ROPE: {

@@ -61,7 +61,7 @@ static void append(char * text, size_t size, const char * type, const int64_t ne
 
 void op_list_name(struct op_list * list) {
     static const char * const layouts[] = { "", " strided", " permuted", " transposed" };
-    static const char * const fills[] = { "", " special", " whole", "", "", "", "" };
+    static const char * const fills[] = { "", " special", " nan", " whole", "", "", "", "", " garbage", "" };
     for (int j = 0; j < list->n; j++) {
         struct op_case * c = &list->items[j];
         char * t = c->text;
@@ -112,6 +112,7 @@ struct ggml_tensor * op_in(struct op_build * b, enum ggml_type type, const int64
     in->fill = fill;
     in->lo = b->c->lo;
     in->hi = b->c->hi;
+    in->limit = (int64_t) in->hi;
     struct ggml_tensor * x = in->leaf;
     if (b->through_graph && type == GGML_TYPE_F32) {
         x = b->passed[b->n_in] = ggml_scale(b->ctx, x, 1.0f);
@@ -176,18 +177,18 @@ static struct ggml_tensor * build_pad_reflect(struct op_build * b) {
     return ggml_pad_reflect_1d(b->ctx, op_in(b, b->c->type, b->c->a, b->c->la, b->c->fill), b->c->p[0], b->c->p[1]);
 }
 
-/* a [n, m], b [r] indices */
+/* a [n, m, ..], b [r, ..] indices */
 static struct ggml_tensor * build_get_rows(struct op_build * b) {
-    struct ggml_tensor * a = op_in(b, b->c->type, b->c->a, b->c->la, FILL_UNIFORM);
+    struct ggml_tensor * a = op_in(b, b->c->type, b->c->a, b->c->la, b->c->fill);
     struct ggml_tensor * index = op_in(b, GGML_TYPE_I32, b->c->b, b->c->lb, FILL_INDEX);
     b->in[1].limit = b->c->a[1] ? b->c->a[1] : 1;
     return ggml_get_rows(b->ctx, a, index);
 }
 
-/* a [n, m], b [r] indices, rows [n, r] */
+/* a [n, m, ..], b [r, ..] indices, rows [n, r, ..] */
 static struct ggml_tensor * build_set_rows(struct op_build * b) {
     const struct op_case * c = b->c;
-    int64_t rows_ne[4] = { c->a[0], c->b[0], 1, 1 };
+    int64_t rows_ne[4] = { c->a[0], c->b[0], c->a[2], c->a[3] };
     struct ggml_tensor * a = destination(b, c->type, c->a, c->la);
     struct ggml_tensor * rows = op_in(b, GGML_TYPE_F32, rows_ne, c->lb, FILL_UNIFORM);
     struct ggml_tensor * index = op_in(b, GGML_TYPE_I64, c->b, LAYOUT_PACKED, FILL_DISTINCT);
@@ -224,9 +225,18 @@ static void cases_copy(struct op_list * l) {
             c->la = (enum op_layout) layout;
         }
     }
+    for (int layout = 0; layout < 4; layout++) {
+        struct op_case * c = op_list_add2(l, GGML_OP_CONT, build_cont, SHAPES[3], NULL);
+        c->type = GGML_TYPE_I32;
+        c->la = (enum op_layout) layout;
+        c->fill = FILL_INDEX;
+        c->hi = 1 << 20;
+    }
     op_list_add2(l, GGML_OP_CPY, build_cpy, wide, refit); /* the same elements in another shape */
     op_list_add2(l, GGML_OP_CONT, build_cont, (const int64_t[4]) { 1600, 96 }, NULL)->la = LAYOUT_TRANSPOSED;
-    static const int64_t repeats[][2][4] = { { { 37, 5 }, { 74, 10 } }, { { 1, 5 }, { 33, 5 } }, { { 37 }, { 37, 5, 3, 2 } }, { { 1 }, { 37, 5 } }, { { 5, 1, 2 }, { 5, 7, 4, 3 } } };
+    static const int64_t repeats[][2][4] = {
+        { { 37, 5 }, { 74, 10 } }, { { 1, 5 }, { 33, 5 } }, { { 37 }, { 37, 5, 3, 2 } }, { { 1 }, { 37, 5 } }, { { 5, 1, 2 }, { 5, 7, 4, 3 } }
+    };
     for (int s = 0; s < N_OF(repeats); s++) {
         op_list_add2(l, GGML_OP_REPEAT, build_repeat, repeats[s][0], repeats[s][1]);
     }
@@ -253,6 +263,17 @@ static void cases_concat(struct op_list * l) {
             struct op_case * c = op_list_add2(l, GGML_OP_PAD, build_pad, a, NULL);
             memcpy(c->p, pads[s], sizeof c->p);
             c->la = (enum op_layout) (layout * (1 + s % 2));
+        }
+    }
+    static const enum ggml_type others[] = { GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_I32 };
+    for (int t = 0; t < N_OF(others); t++) {
+        struct op_case * c = op_list_add2(l, GGML_OP_CONCAT, build_concat, a, a);
+        c->p[0] = t % 2;
+        for (int op = 0; op < 2; op++) {
+            c = op ? op_list_add2(l, GGML_OP_REPEAT, build_repeat, (const int64_t[4]) { 37, 1, 3 }, (const int64_t[4]) { 37, 5, 6 }) : c;
+            c->type = c->type_b = others[t];
+            c->fill = others[t] == GGML_TYPE_I32 ? FILL_INDEX : FILL_UNIFORM;
+            c->hi = others[t] == GGML_TYPE_I32 ? 1 << 20 : 1;
         }
     }
     op_list_add2(l, GGML_OP_PAD, build_pad, (const int64_t[4]) { 1 }, NULL)->p[1] = 3;
@@ -293,6 +314,16 @@ static void cases_rows(struct op_list * l) {
             }
         }
     }
+    static const int64_t a3[4] = { 37, 11, 3, 2 }, b3[4] = { 5, 3, 2 }, shared[4] = { 5, 1, 2 }; /* a cache: heads share the rows to write */
+    op_list_add2(l, GGML_OP_GET_ROWS, build_get_rows, a3, b3)->type_b = GGML_TYPE_I32;
+    op_list_add2(l, GGML_OP_SET_ROWS, build_set_rows, a3, b3)->type_b = GGML_TYPE_I64;
+    struct op_case * c = op_list_add2(l, GGML_OP_SET_ROWS, build_set_rows, a3, shared);
+    c->type_b = GGML_TYPE_I64;
+    c->la = LAYOUT_PERMUTED;
+    c = op_list_add2(l, GGML_OP_GET_ROWS, build_get_rows, (const int64_t[4]) { 5, 37 }, (const int64_t[4]) { 9 });
+    c->type = c->type_b = GGML_TYPE_I32;
+    c->fill = FILL_INDEX;
+    c->hi = 1 << 20;
     struct op_case * real = op_list_add2(l, GGML_OP_GET_ROWS, build_get_rows, (const int64_t[4]) { 1024, 3072 }, (const int64_t[4]) { 16 });
     real->type = GGML_TYPE_Q8_0;
     real->type_b = GGML_TYPE_I32;

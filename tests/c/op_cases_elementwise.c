@@ -145,6 +145,7 @@ static void cases_snake(struct op_list * l) {
     static const struct { int64_t a[4], b[4]; enum op_layout la; double reach; } rows[] = {
         { { 64, 3 }, { 1, 3 }, 0, 1 }, { { 37, 5 }, { 5 }, 0, 20 }, { { 1, 1 }, { 1 }, 0, 1 }, { { 33, 7 }, { 1, 7 }, LAYOUT_STRIDED, 3 },
         { { 1600, 96 }, { 1, 96 }, 0, 2 }, { { 1920, 3 }, { 3 }, 0, 1000 },
+        { { 9001, 2 }, { 1, 2 }, 0, 4 },
     };
     for (int s = 0; s < N_OF(rows); s++) {
         struct op_case * c = op_list_add2(l, GGML_OP_SNAKE, build_snake, rows[s].a, rows[s].b);
@@ -213,9 +214,13 @@ static void cases_rope(struct op_list * l) {
 
 static void cases_soft_max(struct op_list * l) {
     static const struct { int64_t a[4], b[4]; enum ggml_type mask; enum op_layout la; float scale; int plain; double reach; } rows[] = {
-        { { 64, 3 }, { 0 }, GGML_TYPE_F32, 0, 1, 1, 5 }, { { 37, 5, 4 }, { 37, 5 }, GGML_TYPE_F32, 0, 0.125f, 0, 5 }, { { 1, 3 }, { 0 }, GGML_TYPE_F32, 0, 2, 0, 1 },
-        { { 33, 2, 3, 2 }, { 33, 7 }, GGML_TYPE_F16, LAYOUT_STRIDED, 0.5f, 0, 5 }, { { 300, 7, 16 }, { 300, 7 }, GGML_TYPE_F16, 0, 0.0883883f, 0, 60 },
-        { { 37, 5, 3 }, { 0 }, GGML_TYPE_F32, LAYOUT_PERMUTED, 0.3f, 0, 100 }, { { 72, 72, 2 }, { 72, 72 }, GGML_TYPE_F32, 0, 0.125f, 0, 2 },
+        { { 64, 3 }, { 0 }, GGML_TYPE_F32, 0, 1, 1, 5 },
+        { { 37, 5, 4 }, { 37, 5 }, GGML_TYPE_F32, 0, 0.125f, 0, 5 },
+        { { 1, 3 }, { 0 }, GGML_TYPE_F32, 0, 2, 0, 1 },
+        { { 33, 2, 3, 2 }, { 33, 7 }, GGML_TYPE_F16, LAYOUT_STRIDED, 0.5f, 0, 5 },
+        { { 300, 7, 16 }, { 300, 7 }, GGML_TYPE_F16, 0, 0.0883883f, 0, 60 },
+        { { 37, 5, 3 }, { 0 }, GGML_TYPE_F32, LAYOUT_PERMUTED, 0.3f, 0, 100 },
+        { { 72, 72, 2 }, { 72, 72 }, GGML_TYPE_F32, 0, 0.125f, 0, 2 },
     };
     for (int s = 0; s < N_OF(rows); s++) {
         struct op_case * c = op_list_add2(l, GGML_OP_SOFT_MAX, build_soft_max, rows[s].a, rows[s].b);

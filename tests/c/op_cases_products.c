@@ -22,9 +22,10 @@ static struct ggml_tensor * build_out_prod(struct op_build * b) {
 struct ggml_tensor * build_flash_attn(struct op_build * b) {
     const struct op_case * c = b->c;
     struct ggml_tensor * q = op_in(b, GGML_TYPE_F32, c->a, c->la, FILL_UNIFORM);
-    struct ggml_tensor * k = op_in(b, c->type, c->b, c->lb, FILL_UNIFORM);
-    struct ggml_tensor * v = op_in(b, c->type, c->b, c->lb, FILL_UNIFORM);
-    struct ggml_tensor * mask = c->p[0] ? op_in(b, (enum ggml_type) (c->p[0] - 1), c->c, LAYOUT_PACKED, FILL_MASK) : NULL;
+    struct ggml_tensor * k = op_in(b, c->type, c->b, c->lb, c->fill);
+    struct ggml_tensor * v = op_in(b, c->type, c->b, c->lb, c->fill);
+    struct ggml_tensor * mask =
+        c->p[0] ? op_in(b, (enum ggml_type) (c->p[0] - 1), c->c, LAYOUT_PACKED, c->fill == FILL_GARBAGE ? FILL_BEFORE : FILL_MASK) : NULL;
     return ggml_flash_attn_ext(b->ctx, q, k, v, mask, c->f[0], 0.0f, 0.0f);
 }
 
@@ -54,7 +55,7 @@ static void cases_mul_mat(struct op_list * l) {
         { 1, 64, 16, 1, 0, 0, 1, 1, 1 },  { 2, 37, 5, 1, 0, 0, 1, 1, 1 },  { 1, 1, 1, 1, 0, 0, 1, 1, 1 },  { 3, 129, 37, 2, 0, 0, 1, 1, 1 },
         { 2, 75, 7, 3, 0, 0, 1, 1, 1 },   { 1, 32, 16, 4, 0, 0, 1, 1, 1 }, { 2, 48, 9, 5, 0, 0, 1, 1, 1 }, { 3, 65, 11, 8, 0, 0, 1, 1, 1 },
         { 2, 37, 67, 37, 0, 0, 1, 1, 1 }, { 1, 37, 5, 3, 0, 0, 2, 4, 3 },  { 2, 33, 6, 5, LAYOUT_STRIDED, LAYOUT_STRIDED, 2, 2, 1 },
-        { 2, 65, 5, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 3, 6, 1 },
+        { 2, 65, 5, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 3, 6, 1 }, { 1, 33, 6, 21, LAYOUT_PERMUTED, LAYOUT_STRIDED, 2, 4, 2 },
     };
     for (int t = 0; t < N_OF(WEIGHTS); t++) {
         int64_t block = ggml_blck_size(WEIGHTS[t]);
@@ -80,22 +81,33 @@ static void cases_mul_mat(struct op_list * l) {
             c->key = "MUL_MAT_F32";
         }
     }
+    for (int t = 0; t < N_OF(WEIGHTS); t++) { /* a NaN must not become a number on its way through int8 */
+        for (int64_t n = 1; n < 40; n += 36) {
+            int64_t k = ggml_blck_size(WEIGHTS[t]) > 1 ? 2 * ggml_blck_size(WEIGHTS[t]) : 37;
+            struct op_case * c = op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { k, 5 }, (const int64_t[4]) { k, n });
+            c->type = WEIGHTS[t];
+            c->fill = FILL_ONE_NAN;
+        }
+    }
     static const struct { enum ggml_type type; int64_t k, m, n; } real[] = {
         { GGML_TYPE_Q8_0, 1024, 3072, 1 }, { GGML_TYPE_Q8_0, 3072, 1024, 2 }, { GGML_TYPE_Q4_K, 2048, 1024, 1 }, { GGML_TYPE_F32, 1024, 2048, 1 },
-        { GGML_TYPE_F32, 512, 1024, 80 },  { GGML_TYPE_BF16, 1024, 512, 9 },  { GGML_TYPE_F16, 128, 300, 7 },
+        { GGML_TYPE_F32, 512, 1024, 80 },  { GGML_TYPE_BF16, 1024, 512, 9 },  { GGML_TYPE_F16, 128, 300, 7 }, { GGML_TYPE_F32, 2048, 9, 600 },
     };
     for (int s = 0; s < N_OF(real); s++) {
-        op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { real[s].k, real[s].m }, (const int64_t[4]) { real[s].k, real[s].n })->type = real[s].type;
+        op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { real[s].k, real[s].m }, (const int64_t[4]) { real[s].k, real[s].n })->type =
+            real[s].type;
     }
 }
 
 static void cases_out_prod(struct op_list * l) {
     static const struct { int64_t m, k, n; enum op_layout la, lb; } rows[] = {
         { 64, 32, 8, 0, 0 }, { 37, 5, 3, 0, 0 }, { 1, 1, 1, 0, 0 }, { 33, 65, 7, LAYOUT_STRIDED, LAYOUT_STRIDED }, { 512, 256, 37, 0, 0 }, { 16, 1, 1, 0, 0 },
+        { 1000, 1536, 5, 0, 0 },
     };
     for (int t = 0; t < 3; t++) {
         for (int s = 0; s < N_OF(rows); s++) {
-            struct op_case * c = op_list_add2(l, GGML_OP_OUT_PROD, build_out_prod, (const int64_t[4]) { rows[s].m, rows[s].k }, (const int64_t[4]) { rows[s].n, rows[s].k });
+            struct op_case * c =
+                op_list_add2(l, GGML_OP_OUT_PROD, build_out_prod, (const int64_t[4]) { rows[s].m, rows[s].k }, (const int64_t[4]) { rows[s].n, rows[s].k });
             c->type = WEIGHTS[t];
             c->la = rows[s].la;
             c->lb = rows[s].lb;
@@ -105,9 +117,16 @@ static void cases_out_prod(struct op_list * l) {
 
 static void cases_flash_attn(struct op_list * l) {
     static const struct { int hd, t, h, n, h_kv, mask, mask_t; enum op_layout la, lb; double reach; } rows[] = {
-        { 64, 1, 4, 32, 2, 0, 0, 0, 0, 1 },          { 128, 1, 16, 37, 8, 0, 0, 0, LAYOUT_STRIDED, 1 },   { 37, 5, 3, 5, 1, 1, 5, 0, 0, 2 },
-        { 1, 1, 1, 1, 1, 0, 0, 0, 0, 1 },            { 32, 7, 6, 65, 2, 2, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 2 }, { 64, 3, 2, 300, 2, 1, 64, LAYOUT_STRIDED, 0, 4 },
-        { 128, 37, 4, 40, 2, 2, 37, LAYOUT_PERMUTED, 0, 1 }, { 64, 72, 2, 144, 2, 1, 72, 0, LAYOUT_PERMUTED, 1 }, { 48, 2, 10, 17, 5, 2, 2, LAYOUT_PERMUTED, LAYOUT_STRIDED, 8 },
+        { 64, 1, 4, 32, 2, 0, 0, 0, 0, 1 },
+        { 128, 1, 16, 37, 8, 0, 0, 0, LAYOUT_STRIDED, 1 },
+        { 37, 5, 3, 5, 1, 1, 5, 0, 0, 2 },
+        { 1, 1, 1, 1, 1, 0, 0, 0, 0, 1 },
+        { 32, 7, 6, 65, 2, 2, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 2 },
+        { 64, 3, 2, 300, 2, 1, 64, LAYOUT_STRIDED, 0, 4 },
+        { 128, 37, 4, 40, 2, 2, 37, LAYOUT_PERMUTED, 0, 1 },
+        { 64, 72, 2, 144, 2, 1, 72, 0, LAYOUT_PERMUTED, 1 },
+        { 48, 2, 10, 17, 5, 2, 2, LAYOUT_PERMUTED, LAYOUT_STRIDED, 8 },
+        { 64, 3, 4, 150, 2, 2, 3, 0, 0, 1 }, /* half the cache is garbage behind the mask */
     };
     for (int t = 0; t < 3; t++) {
         for (int s = 0; s < N_OF(rows); s++) {
@@ -120,6 +139,7 @@ static void cases_flash_attn(struct op_list * l) {
             c->la = rows[s].la;
             c->lb = rows[s].lb;
             c->f[0] = 0.3f;
+            c->fill = s == N_OF(rows) - 1 ? FILL_GARBAGE : FILL_UNIFORM;
             c->hi = rows[s].reach;
             c->lo = -rows[s].reach;
         }
@@ -131,6 +151,7 @@ static void cases_conv(struct op_list * l) {
         { 3, 16, 16, 64, 1, 0, 1, 0, 0 },  { 7, 5, 3, 37, 1, 3, 1, 0, 0 },  { 1, 1, 1, 1, 1, 0, 1, 0, 0 },  { 1, 37, 5, 11, 1, 0, 1, 0, 0 },
         { 7, 7, 9, 75, 1, 0, 9, 0, 0 },    { 4, 6, 5, 41, 2, 1, 1, 0, 0 },  { 8, 3, 33, 90, 5, 2, 1, 0, 0 }, { 3, 5, 17, 39, 1, 2, 3, 0, LAYOUT_STRIDED },
         { 7, 1, 20, 100, 1, 0, 1, 0, 0 },  { 7, 20, 1, 100, 1, 0, 1, 0, 0 }, { 7, 96, 96, 250, 1, 0, 3, 0, 0 },
+        { 7, 96, 5, 5000, 1, 0, 9, 0, 0 }, { 7, 768, 5, 100, 1, 0, 9, 0, 0 },
     };
     for (int t = 0; t < 3; t++) {
         for (int s = 0; s < N_OF(rows); s++) {
@@ -176,7 +197,7 @@ void op_list_fill_perf(struct op_list * l) {
     static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_F32 };
     static const struct { int64_t k, m, n; } products[] = { { 1024, 3072, 1 }, { 2048, 6144, 1 }, { 6144, 2048, 1 }, { 1024, 3072, 2 }, { 1024, 3072, 64 } };
     static const struct { int k, ic, oc, t, d0; } convs[] = { { 7, 768, 768, 1600, 9 }, { 7, 384, 384, 8000, 3 }, { 7, 192, 192, 32000, 1 }, { 7, 96, 96, 96000, 9 },
-                                                              { 1, 96, 96, 96000, 1 },  { 7, 96, 1, 96000, 1 },   { 3, 512, 1024, 50, 1 } };
+                  { 1, 96, 96, 96000, 1 },  { 7, 96, 1, 96000, 1 },   { 3, 512, 1024, 50, 1 } };
     static const struct { int64_t ic, cols, t; } transposed[] = { { 1536, 16 * 768, 200 }, { 192, 6 * 96, 32000 } };
     for (int t = 0; t < N_OF(types); t++) {
         for (int s = 0; s < N_OF(products); s++) {

@@ -79,7 +79,8 @@ int op_bounds_find(const struct op_case * c, const char * backend, struct op_bou
     int best = -1, n = 0, line = 0;
     const char * p = BOUNDS_CSV;
     char name[32], type[16], on[16], metric[8], bound[32];
-    while (field(&p, name, sizeof name) && field(&p, type, sizeof type) && field(&p, on, sizeof on) && field(&p, metric, sizeof metric) && field(&p, bound, sizeof bound)) {
+    while (field(&p, name, sizeof name) && field(&p, type, sizeof type) && field(&p, on, sizeof on) && field(&p, metric, sizeof metric) &&
+           field(&p, bound, sizeof bound)) {
         p += strcspn(p, "\n");
         p += *p == '\n';
         line++;

@@ -189,12 +189,23 @@ static double value_at(const struct op_input * in, uint64_t seed, uint64_t strea
     switch (in->fill) {
         case FILL_SPECIAL:
             return r % 5 == 0 ? special_value(r >> 8) : in->lo + (in->hi - in->lo) * unit(r);
+        case FILL_ONE_NAN:
+            if (i[0] == (i[1] * 29 + 5) % in->view->ne[0]) {
+                return NAN;
+            }
+            break;
         case FILL_WHOLE:
             return (uint64_t) (i[0] % 32) == whole_peak % 32 ? (r & 1 ? 127 : -127) : (double) ((int64_t) (r % 255) - 127);
         case FILL_INDEX: return (double) (r % (uint64_t) limit);
         case FILL_DISTINCT: return (double) ((int64_t) (op_random(seed, stream, 0) % (uint64_t) limit + n * 4) % limit); /* limit is odd */
         case FILL_POSITION: return (double) ((int64_t) (op_random(seed, stream, 0) % (uint64_t) limit) + (int64_t) n);
         case FILL_MASK: return i[0] == 0 || r % 3 == 0 ? 0.0 : r % 3 == 1 ? -INFINITY : -2.0 * unit(r >> 8);
+        case FILL_GARBAGE:
+            if (i[1] >= in->view->ne[1] / 2) {
+                return NAN;
+            }
+            break;
+        case FILL_BEFORE: return i[0] >= in->view->ne[0] / 2 ? -INFINITY : 0.0;
         case FILL_UNIFORM: break;
     }
     return in->lo + (in->hi - in->lo) * unit(r);

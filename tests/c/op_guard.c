@@ -132,7 +132,8 @@ size_t op_guard_check(const struct op_guard * g, char * what, size_t what_bytes)
     for (struct ggml_tensor * t = ggml_get_first_tensor(g->tensors); t; t = ggml_get_next_tensor(g->tensors, t)) {
         size_t at = (size_t) ((uint8_t *) t->data - g->base);
         if (!t->view_src && t->buffer == g->buffer && first >= at && first < at + ggml_nbytes(t)) {
-            snprintf(what, what_bytes, "%zu bytes changed, the first in %s at byte %zu", changed, t->op == GGML_OP_NONE ? "an input" : "the result", first - at);
+            snprintf(what, what_bytes, "%zu bytes changed, the first in %s at byte %zu", changed, t->op == GGML_OP_NONE ? "an input" : "the result",
+                     first - at);
         }
     }
     return changed;

@@ -43,7 +43,8 @@ static int test(ggml_backend_t backend, const struct op_options * o, const struc
         fflush(stdout);
     }
     printf("%d cases executed, %d failed, %d not supported; backend %s %s, seed %llu%s%s\n", executed, failed, missing, o->backend_name,
-           ggml_backend_is_cpu(backend) ? ggml_cpu_tier_name(backend) : "-", (unsigned long long) o->seed, o->fault ? ", planted fault " : "", o->fault ? o->fault : "");
+           ggml_backend_is_cpu(backend) ? ggml_cpu_tier_name(backend) : "-", (unsigned long long) o->seed, o->fault ? ", planted fault " : "",
+           o->fault ? o->fault : "");
     if (!executed) {
         fprintf(stderr, "no case was executed: that is a failure\n");
         return failed ? failed : 1;
@@ -70,7 +71,7 @@ static void support(ggml_backend_t backend, const struct op_options * o, const s
         for (int j = 0; j < i && !seen; j++) {
             seen = !strcmp(list->items[j].key, list->items[i].key);
         }
-        if (seen || !op_case_selected(o, &list->items[i])) {
+        if (seen || strstr(list->items[i].key, "_WHOLE") || !op_case_selected(o, &list->items[i])) { /* the same products with other data */
             continue;
         }
         printf("| %s |", list->items[i].key);
@@ -154,7 +155,8 @@ int main(int argc, char ** argv) {
             printf("%-14s %s\n", list.items[i].key, list.items[i].text);
         }
     } else if (!backend) {
-        fprintf(stderr, "op_runner: backend %s%s%s cannot be had; tiers of this processor: %s\n", o.backend_name, tier ? " with tier " : "", tier ? tier : "", ggml_cpu_tiers_available());
+        fprintf(stderr, "op_runner: backend %s%s%s cannot be had; tiers of this processor: %s\n", o.backend_name, tier ? " with tier " : "", tier ? tier : "",
+                ggml_cpu_tiers_available());
         result = EXIT_CANNOT_RUN;
     } else if (!strcmp(mode, "test")) {
         result = test(backend, &o, &list);

@@ -31,7 +31,8 @@ static double flops_of(const struct op_case * c, const struct ggml_tensor * node
 static bool time_case(ggml_backend_t backend, const struct op_options * o, const struct op_case * c, int n_threads) {
     char error[256];
     bool done = false;
-    struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = ggml_tensor_overhead() * 16 * (MOST_COPIES + 1) + ggml_graph_overhead_custom(8 * MOST_COPIES, false), .no_alloc = true });
+    struct ggml_context * ctx = ggml_init((struct ggml_init_params) {
+        .mem_size = ggml_tensor_overhead() * 16 * (MOST_COPIES + 1) + ggml_graph_overhead_custom(8 * MOST_COPIES, false), .no_alloc = true });
     struct ggml_cgraph * graph = ggml_new_graph_custom(ctx, 8 * MOST_COPIES, false);
     struct op_build first = { .ctx = ctx };
     struct ggml_tensor * node = op_build_guarded(&first, c, error, sizeof error);
@@ -58,7 +59,8 @@ static bool time_case(ggml_backend_t backend, const struct op_options * o, const
         for (int i = 0; i < first.n_in; i++) {
             op_fill_input(&first.in[i], o->seed, op_hash(c->text) + (uint64_t) i * 16, g.image, g.base);
             for (size_t n = 1; n < copies; n++) {
-                memcpy(g.image + ((uint8_t *) builds[n].in[i].leaf->data - g.base), g.image + ((uint8_t *) first.in[i].leaf->data - g.base), ggml_nbytes(first.in[i].leaf));
+                memcpy(g.image + ((uint8_t *) builds[n].in[i].leaf->data - g.base), g.image + ((uint8_t *) first.in[i].leaf->data - g.base),
+                       ggml_nbytes(first.in[i].leaf));
             }
         }
         op_guard_upload(&g);
@@ -71,8 +73,12 @@ static bool time_case(ggml_backend_t backend, const struct op_options * o, const
             best_s = t < best_s ? t : best_s;
         }
         best_s /= (double) copies;
-        printf("%-14s %-48s %s %s %d threads %9.1f us %7.2f GB/s %8.2f GFLOP/s\n", c->key, c->text, o->backend_name, ggml_cpu_tier_name(backend), n_threads,
-               best_s * 1e6, (double) bytes / best_s * 1e-9, flops_of(c, node) / best_s * 1e-9);
+        printf("%-14s %-48s %s %s %d threads %9.1f us %7.2f GB/s", c->key, c->text, o->backend_name, ggml_cpu_tier_name(backend), n_threads,
+               best_s * 1e6, (double) bytes / best_s * 1e-9);
+        if (flops_of(c, node) > 0) {
+            printf(" %8.2f GFLOP/s", flops_of(c, node) / best_s * 1e-9);
+        }
+        printf("\n");
         done = true;
     }
     free(builds);
@@ -92,7 +98,9 @@ int op_run_perf(ggml_backend_t backend, const struct op_options * o) {
         if (!op_case_selected(o, c)) {
             continue;
         }
-        if (op_run_case(backend, o, c, false) != 0) {
+        struct op_options failures_only = *o;
+        failures_only.quiet = true;
+        if (op_run_case(backend, &failures_only, c, true) != 0) {
             printf("%-14s %-48s not timed: its test fails\n", c->key, c->text);
             failed++;
             continue;

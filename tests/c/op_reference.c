@@ -292,16 +292,16 @@ static void row_shape(const struct ref_op * r, const int64_t i[4], double * out,
                 break;
             }
             case GGML_OP_GET_ROWS: {
-                int64_t row = (int64_t) b->v[i[1]];
-                out[k] = ref_at(a, k, r->fault ? (row + 1) % a->ne[1] : row, 0, 0);
+                int64_t row = (int64_t) ref_at(b, i[1], i[2], i[3], 0);
+                out[k] = ref_at(a, k, r->fault ? (row + 1) % a->ne[1] : row, i[2], i[3]);
                 break;
             }
             case GGML_OP_SET_ROWS: {
                 const struct ref_source * index = &r->src[2];
-                out[k] = ref_at(a, k, i[1], 0, 0);
+                out[k] = ref_at(a, k, i[1], i[2], i[3]);
                 for (int64_t j = 0; j < index->ne[0]; j++) {
-                    if ((int64_t) index->v[j] == i[1]) {
-                        out[k] = ref_at(b, k, r->fault ? (j + 1) % b->ne[1] : j, 0, 0);
+                    if ((int64_t) ref_at(index, j, i[2] % index->ne[1], i[3] % index->ne[2], 0) == i[1]) {
+                        out[k] = ref_at(b, k, r->fault ? (j + 1) % b->ne[1] : j, i[2], i[3]);
                     }
                 }
                 break;

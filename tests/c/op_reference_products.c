@@ -43,13 +43,17 @@ static void row_flash_attn(const struct ref_op * r, const int64_t i[4], double *
     double * score = malloc((size_t) n * sizeof(double)), top = -INFINITY, sum = 0, size = 0;
     GGML_ASSERT(score != NULL);
     for (int64_t j = 0; j < n; j++) {
-        double dot = 0, abs_dot = 0;
+        double dot = 0, abs_dot = 0, bias = mask ? ref_at(mask, j, i[2], 0, 0) : 0;
+        score[j] = bias;
+        if (isinf(bias)) { /* a key that takes no part, whatever it holds */
+            continue;
+        }
         for (int64_t d = 0; d < q->ne[0]; d++) {
             double t = ref_at(q, d, i[2], i[1], 0) * ref_at(k, d, j, kv, 0);
             dot += t;
             abs_dot += fabs(t);
         }
-        score[j] = dot * (r->fault ? 1 : r->c->f[0]) + (mask ? ref_at(mask, j, i[2], 0, 0) : 0);
+        score[j] = dot * (r->fault ? 1 : r->c->f[0]) + bias;
         top = fmax(top, score[j]);
         size = fmax(size, abs_dot * fabs(r->c->f[0]));
     }
@@ -60,6 +64,9 @@ static void row_flash_attn(const struct ref_op * r, const int64_t i[4], double *
     for (int64_t d = 0; d < r->ne[0]; d++) {
         double x = 0, m = 0;
         for (int64_t j = 0; j < n; j++) {
+            if (score[j] == 0) {
+                continue;
+            }
             x += score[j] / sum * ref_at(v, d, j, kv, 0);
             m += score[j] / sum * fabs(ref_at(v, d, j, kv, 0));
         }

@@ -256,8 +256,8 @@ int op_run_case(ggml_backend_t backend, const struct op_options * o, const struc
         goto end;
     }
     if (memcmp(ref.ne, node->ne, sizeof ref.ne) != 0) {
-        snprintf(r.error, sizeof r.error, "shape [%d, %d, %d, %d], expected [%d, %d, %d, %d]", (int) node->ne[0], (int) node->ne[1], (int) node->ne[2], (int) node->ne[3],
-                 (int) ref.ne[0], (int) ref.ne[1], (int) ref.ne[2], (int) ref.ne[3]);
+        snprintf(r.error, sizeof r.error, "shape [%d, %d, %d, %d], expected [%d, %d, %d, %d]", (int) node->ne[0], (int) node->ne[1], (int) node->ne[2],
+                 (int) node->ne[3], (int) ref.ne[0], (int) ref.ne[1], (int) ref.ne[2], (int) ref.ne[3]);
         goto end;
     }
     result = run_threads(&r, &g, graph, node, &n_bytes);

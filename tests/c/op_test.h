@@ -21,11 +21,14 @@ enum op_layout {
 enum op_fill {
     FILL_UNIFORM,  /* lo .. hi */
     FILL_SPECIAL,  /* uniform with NaN, infinities, zeros, subnormals and huge values strewn in */
+    FILL_ONE_NAN,  /* uniform with a NaN in every row */
     FILL_WHOLE,    /* integers in -127 .. 127 with one of +-127 in every 32: int8 activations hold them exactly */
     FILL_INDEX,    /* 0 .. limit-1 */
     FILL_DISTINCT, /* 0 .. limit-1, none twice */
     FILL_POSITION, /* ascending from a random start, below limit */
     FILL_MASK,     /* 0 or -infinity, never a whole row of -infinity, some finite biases */
+    FILL_GARBAGE,  /* uniform, but rows from the middle on are NaN: what a cache holds behind its mask */
+    FILL_BEFORE,   /* a mask that hides those rows: -infinity from the middle of axis 0 on */
 };
 
 struct op_input {

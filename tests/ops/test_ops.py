@@ -97,6 +97,11 @@ def test_support_matrix_has_no_gap() -> None:
     assert not re.search(r"\| (no|some) \|", done.stdout), done.stdout
 
 
+def test_support_table_of_readme_is_current() -> None:
+    readme = (ROOT / "ggml" / "README.md").read_text(encoding="utf-8")
+    assert run("op_runner", "support").stdout in readme, "paste what `op_runner support` prints into ggml/README.md"
+
+
 def test_perf_times_what_passes() -> None:
     done = run("op_runner", "perf", "--op", "RMS_NORM", "--threads", "1", "--working-set-mb", "1")
     assert done.returncode == 0 and "GB/s" in done.stdout

@@ -20,8 +20,8 @@ from safetensors.numpy import load_file, save_file
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import make_tiny  # noqa: E402
 
-from qwentts import convert_source  # noqa: E402
 from qwentts import convert as convert_module  # noqa: E402
+from qwentts import convert_source  # noqa: E402
 from qwentts.convert import convert  # noqa: E402
 from qwentts.convert_codec import codec_entries  # noqa: E402
 from qwentts.convert_keys import size_label  # noqa: E402
@@ -55,29 +55,32 @@ qwen3-tts.text.im_end_id UINT32|qwen3-tts.text.tts_pad_id UINT32|qwen3-tts.text.
 generation.do_sample BOOL|generation.top_k UINT32|generation.top_p FLOAT32|generation.temperature FLOAT32
 generation.repetition_penalty FLOAT32|generation.subtalker_do_sample BOOL|generation.subtalker_top_k UINT32
 generation.subtalker_top_p FLOAT32|generation.subtalker_temperature FLOAT32|generation.max_new_tokens UINT32|tokenizer.ggml.model STRING
-tokenizer.ggml.tokens ARRAY/STRING|tokenizer.ggml.token_type ARRAY/INT32|tokenizer.ggml.merges ARRAY/STRING|tokenizer.ggml.eos_token_id UINT32
+tokenizer.ggml.tokens ARRAY/STRING|tokenizer.ggml.token_type ARRAY/INT32|tokenizer.ggml.merges ARRAY/STRING
+tokenizer.ggml.eos_token_id UINT32
 """
 PUBLISHED_CODEC = dict(
     encoder_valid_num_quantizers=16, encode_downsample_rate=1920,
     decoder_config=dict(codebook_size=2048, codebook_dim=512, latent_dim=1024, hidden_size=512, intermediate_size=1024, head_dim=64,
                         num_attention_heads=16, num_hidden_layers=8, num_quantizers=16, decoder_dim=1536,
                         upsample_rates=[8, 5, 4, 3], upsampling_ratios=[2, 2]),
-    encoder_config=dict(num_filters=64, hidden_size=512, intermediate_size=2048, head_dim=64, num_attention_heads=8, num_hidden_layers=8,
-                        num_quantizers=32, codebook_size=2048, codebook_dim=256, upsampling_ratios=[8, 6, 5, 4]),
+    encoder_config=dict(num_filters=64, hidden_size=512, intermediate_size=2048, head_dim=64, num_attention_heads=8,
+                        num_hidden_layers=8, num_quantizers=32, codebook_size=2048, codebook_dim=256, upsampling_ratios=[8, 6, 5, 4]),
 )  # fmt: skip
 # ggml order, as the published files list them
 PUBLISHED_CODEC_SHAPES = {
-    "tok_dec.dec.0.conv.weight": [7, 1024, 1536], "tok_dec.dec.1.conv_t.weight": [16, 768, 1536], "tok_dec.dec.4.conv_t.weight": [6, 96, 192],
-    "tok_dec.dec.3.res.2.conv1.weight": [7, 192, 192], "tok_dec.dec.2.res.0.conv2.weight": [1, 384, 384], "tok_dec.dec.5.snake.alpha": [96],
-    "tok_dec.dec.6.conv.weight": [7, 96, 1], "tok_dec.pre_conv.weight": [3, 512, 1024], "tok_dec.pre_tfm.input_proj.weight": [1024, 512],
+    "tok_dec.dec.0.conv.weight": [7, 1024, 1536], "tok_dec.dec.1.conv_t.weight": [16, 768, 1536],
+    "tok_dec.dec.4.conv_t.weight": [6, 96, 192], "tok_dec.dec.3.res.2.conv1.weight": [7, 192, 192],
+    "tok_dec.dec.2.res.0.conv2.weight": [1, 384, 384], "tok_dec.dec.5.snake.alpha": [96], "tok_dec.dec.6.conv.weight": [7, 96, 1],
+    "tok_dec.pre_conv.weight": [3, 512, 1024], "tok_dec.pre_tfm.input_proj.weight": [1024, 512],
     "tok_dec.pre_tfm.blk.7.attn_output.weight": [1024, 512], "tok_dec.pre_tfm.output_proj.bias": [1024],
     "tok_dec.vq_rest.output_proj.weight": [1, 256, 512], "tok_dec.upsample.1.conv.weight": [2, 1024, 1024],
-    "tok_dec.upsample.0.dwconv.weight": [7, 1, 1024], "tok_dec.upsample.0.pwconv2.weight": [4096, 1024], "tok_enc.downsample.weight": [4, 512, 512],
-    "tok_enc.conv.0.weight": [7, 1, 64], "tok_enc.conv.3.weight": [8, 64, 128], "tok_enc.conv.6.weight": [10, 128, 256],
-    "tok_enc.conv.9.weight": [12, 256, 512], "tok_enc.conv.12.weight": [16, 512, 1024], "tok_enc.conv.14.weight": [3, 1024, 512],
-    "tok_enc.res.1.blk.1.weight": [3, 64, 32], "tok_enc.res.10.blk.3.weight": [1, 256, 512], "tok_enc.blk.7.ffn_up.weight": [512, 2048],
-    "tok_enc.vq_acoustic.input_proj.weight": [1, 512, 256], "tok_dec.vq_first.0.codebook": [256, 2048],
-    "tok_dec.vq_rest.14.codebook": [256, 2048], "tok_enc.vq_acoustic.14.codebook": [256, 2048], "tok_enc.vq_semantic.0.codebook": [256, 2048],
+    "tok_dec.upsample.0.dwconv.weight": [7, 1, 1024], "tok_dec.upsample.0.pwconv2.weight": [4096, 1024],
+    "tok_enc.downsample.weight": [4, 512, 512], "tok_enc.conv.0.weight": [7, 1, 64], "tok_enc.conv.3.weight": [8, 64, 128],
+    "tok_enc.conv.6.weight": [10, 128, 256], "tok_enc.conv.9.weight": [12, 256, 512], "tok_enc.conv.12.weight": [16, 512, 1024],
+    "tok_enc.conv.14.weight": [3, 1024, 512], "tok_enc.res.1.blk.1.weight": [3, 64, 32], "tok_enc.res.10.blk.3.weight": [1, 256, 512],
+    "tok_enc.blk.7.ffn_up.weight": [512, 2048], "tok_enc.vq_acoustic.input_proj.weight": [1, 512, 256],
+    "tok_dec.vq_first.0.codebook": [256, 2048], "tok_dec.vq_rest.14.codebook": [256, 2048],
+    "tok_enc.vq_acoustic.14.codebook": [256, 2048], "tok_enc.vq_semantic.0.codebook": [256, 2048],
 }  # fmt: skip
 
 
@@ -311,8 +314,8 @@ def test_tokenizer_json_gives_the_same_vocabulary(talker: Path, pairs: bool) -> 
 
 def test_bad_vocabularies_are_refused(talker: Path, tmp_path: Path) -> None:
     vocab = json.loads((talker / "vocab.json").read_text(encoding="utf-8"))
-    for entry, words in ((("zz", 5), ("id 5",)), (("zz", -1), ("'zz'", "-1")), (("zz", 1 << 40), ("'zz'",)), (("zz", 679 + 1), ("embedding",))):
-        (talker / "vocab.json").write_text(json.dumps(vocab | dict([entry])), encoding="utf-8")
+    for id_, words in ((5, ("id 5",)), (-1, ("'zz'", "-1")), (1 << 40, ("'zz'",)), (680, ("embedding",))):
+        (talker / "vocab.json").write_text(json.dumps(vocab | {"zz": id_}), encoding="utf-8")
         refused(talker, tmp_path / "out", *words)
     (talker / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
     (talker / "merges.txt").write_text("#version: 0.2\na b c\n", encoding="utf-8")

@@ -30,12 +30,16 @@ static inline struct act_column act_column_at(void * memory, int64_t K, bool k_b
     return c;
 }
 
-static inline float act_max_abs(const float * x, int64_t n) {
-    vf m = vf_zero();
+/* Largest |x|. *spoilt is 0, or NaN where any x is NaN or infinite: added to d it carries that into the product, which integers cannot. */
+static inline float act_max_abs(const float * x, int64_t n, float * spoilt) {
+    vf most = vf_zero(), zeros = vf_zero();
     for (int64_t i = 0; i < n; i += VF_N) {
-        m = vf_max(m, vf_abs(vf_load(x + i)));
+        vf v = vf_load(x + i);
+        most = vf_max(most, vf_abs(v));
+        zeros = vf_fma(v, vf_zero(), zeros);
     }
-    return vf_hmax(m);
+    *spoilt = vf_sum(zeros);
+    return vf_hmax(most);
 }
 
 /* n (a multiple of 32) values to integers; x * scale is within -127 .. 127. */
@@ -58,7 +62,8 @@ static inline void act_round(const float * x, float scale, int8_t * q, int64_t n
     }
 #else
     for (int64_t i = 0; i < n; i++) {
-        q[i] = (int8_t) (int) rintf(x[i] * scale);
+        float r = rintf(x[i] * scale);
+        q[i] = r >= -127.0f && r <= 127.0f ? (int8_t) (int) r : 0; /* outside only where the column is spoilt */
     }
 #endif
 }
@@ -74,9 +79,9 @@ static inline int act_sum(const int8_t * q, int n) {
 /* offset: what the weight type subtracts from its stored values (8 for Q4_0). */
 static inline void act_quantize_32(const float * x, int64_t K, int offset, struct act_column * c) {
     for (int64_t b = 0; b < K / 32; b++) {
-        float most = act_max_abs(x + b * 32, 32);
+        float spoilt, most = act_max_abs(x + b * 32, 32, &spoilt);
         act_round(x + b * 32, most > 0.0f ? 127.0f / most : 0.0f, c->q + b * 32, 32);
-        c->d[b] = most / 127.0f;
+        c->d[b] = most / 127.0f + spoilt;
         c->sum[b] = act_sum(c->q + b * 32, 32);
         c->corr[b] = -offset * c->sum[b];
     }
@@ -84,9 +89,9 @@ static inline void act_quantize_32(const float * x, int64_t K, int offset, struc
 
 static inline void act_quantize_256(const float * x, int64_t K, struct act_column * c) {
     for (int64_t b = 0; b < K / 256; b++) {
-        float most = act_max_abs(x + b * 256, 256);
+        float spoilt, most = act_max_abs(x + b * 256, 256, &spoilt);
         act_round(x + b * 256, most > 0.0f ? 127.0f / most : 0.0f, c->q + b * 256, 256);
-        c->d[b] = most / 127.0f;
+        c->d[b] = most / 127.0f + spoilt;
         for (int j = 0; j < 16; j++) {
             c->sums[b * 16 + j] = (int16_t) act_sum(c->q + b * 256 + j * 16, 16);
         }

@@ -1,4 +1,4 @@
-/* rows.c - get_rows: a [n, m, ...] of any float or block type, indices I32 [r, ...] -> F32 [n, r, ...];
+/* rows.c - get_rows: a [n, m, ...] of any float or block type, indices I32 [r, ...] -> F32 [n, r, ...], rows of I32 as they are;
  * set_rows: F32 rows [n, r, ...] into the rows of dst [n, m, ...] (F32, F16, BF16, Q8_0) that indices I64 [r, ...] name.
  * An index outside the table is a fault of the caller's and ends the program: models check token ids before a graph sees them. */
 #include "../row.h"
@@ -14,7 +14,11 @@ void KERNEL(cpu_op_get_rows)(const struct cpu_task * task, struct ggml_tensor * 
         const char * index = (const char *) indices->data + (size_t) at.i1 * indices->nb[0] + (size_t) at.i2 * indices->nb[1] + (size_t) at.i3 * indices->nb[2];
         struct row from = { .i1 = *(const int32_t *) index, .i2 = at.i2, .i3 = at.i3 };
         GGML_ASSERT(from.i1 >= 0 && from.i1 < a->ne[1]);
-        rows_f32(a->type, row_data(a, from), (float *) row_data(dst, at), dst->ne[0]);
+        if (a->type == GGML_TYPE_I32) {
+            memcpy(row_data(dst, at), row_data(a, from), (size_t) dst->ne[0] * sizeof(int32_t));
+        } else {
+            rows_f32(a->type, row_data(a, from), (float *) row_data(dst, at), dst->ne[0]);
+        }
     }
 }
 

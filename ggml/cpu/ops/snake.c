@@ -6,8 +6,7 @@
 #define PIECE 4096 /* samples of a row that a thread takes at a time */
 
 static vf snake(vf x, vf a, vf inv_b) {
-    vf s = vf_sin(vf_mul(a, x));
-    return vf_fma(vf_mul(s, s), inv_b, x);
+    return vf_fma(vf_sin_sq(vf_mul(a, x)), inv_b, x);
 }
 
 void KERNEL(cpu_op_snake)(const struct cpu_task * task, struct ggml_tensor * dst) {
