@@ -88,7 +88,8 @@ def sanitize() -> None:
         talker, codec = next((TINY / mode).glob("*.gguf")), next((TINY / codec_name).glob("*.gguf"))
         run(binaries / "session_run", talker, codec, env=strict)
         run(binaries / "stream_equals_one_pass", codec, env=strict)
-        run(binaries / "hear_run", talker, codec, env=strict)
+        if mode == "base":
+            run(binaries / "hear_run", talker, codec, env=strict)
 
 
 def compare(*arguments: str) -> None:
