@@ -4,8 +4,8 @@ usage: compare_peers.py TALKER.gguf CODEC.gguf [--peer-python PYTHON] [--frames 
 
 PYTHON is the interpreter of an environment that holds realtimetts-qwen-native-cpu (--no-deps), numpy and huggingface_hub.
 Each run is a fresh process of its own, ours and theirs in turn, so that a noisy machine troubles both alike; a figure is the median
-of the runs, a ratio the median of the pairs. Text, language, speaker, seed and the number of frames are the same. Times are of the
-synthesis alone, RSS is the process's peak with loading.
+of the runs, a ratio the median of the pairs. Text, language, speaker, seed and the number of frames are the same. Synthesis
+is the buffered call alone, first audio the time to the first chunk of a stream after it, RSS the process's peak with loading.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ talker, codec, speaker, text, frames, threads = *sys.argv[1:5], int(sys.argv[5])
 from qwentts import TTS
 start = time.perf_counter(); tts = TTS(talker, codec, threads=threads); load = time.perf_counter() - start
 start = time.perf_counter()
-speech = tts.synthesize(text, language="english", speaker=speaker or None, seed=7, max_new_tokens=frames, repetition_guard=False)
-print(json.dumps({"load_s": load, "synthesis_s": time.perf_counter() - start, "audio_s": len(speech.samples) / speech.sample_rate,
+options = dict(language="english", speaker=speaker or None, seed=7, max_new_tokens=frames, repetition_guard=False)
+speech = tts.synthesize(text, **options)
+synthesis = time.perf_counter() - start
+start = time.perf_counter(); chunks = tts.stream(text, **options); next(chunks); first = time.perf_counter() - start; chunks.close()
+print(json.dumps({"load_s": load, "synthesis_s": synthesis, "first_audio_s": first, "audio_s": len(speech.samples) / speech.sample_rate,
                   "peak_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, "parts_s": speech.timings}))
 """
 
@@ -35,9 +38,12 @@ talker, codec, speaker, text, frames, threads = *sys.argv[1:5], int(sys.argv[5])
 from qwentts_cpp_cpu import QwenTTS
 start = time.perf_counter(); tts = QwenTTS(talker, codec, cpu_threads=threads); load = time.perf_counter() - start
 start = time.perf_counter()
-audio = tts.synthesize(text=text, lang="english", seed=7, max_new_tokens=frames, **({"speaker": speaker} if speaker else {}))
+options = dict(text=text, lang="english", seed=7, max_new_tokens=frames, **({"speaker": speaker} if speaker else {}))
+audio = tts.synthesize(**options)
+synthesis = time.perf_counter() - start
 samples = audio[0] if isinstance(audio, tuple) else audio
-print(json.dumps({"load_s": load, "synthesis_s": time.perf_counter() - start, "audio_s": len(samples) / 24000,
+start = time.perf_counter(); chunks = iter(tts.stream(**options)); next(chunks); first = time.perf_counter() - start
+print(json.dumps({"load_s": load, "synthesis_s": synthesis, "first_audio_s": first, "audio_s": len(samples) / 24000,
                   "peak_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}))
 """
 
@@ -77,7 +83,7 @@ def main() -> None:
         return
     print(f"{options.frames} frames, {options.threads} threads, median (range) of {options.runs} alternating runs")
     print("| | ours | qwentts.cpp wheel | ours / theirs |\n|---|---|---|---|")
-    for key in ("synthesis_s", "load_s", "peak_rss_gb"):
+    for key in ("synthesis_s", "first_audio_s", "load_s", "peak_rss_gb"):
         mine, theirs = [run[key] for run in ours], [run[key] for run in peers]
         print(f"| {key} | {spread(mine)} | {spread(theirs)} | {spread([a / b for a, b in zip(mine, theirs, strict=True)])} |")
     factors = [[run["synthesis_s"] / run["audio_s"] for run in runs] for runs in (ours, peers)]
