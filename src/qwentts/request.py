@@ -216,8 +216,10 @@ class _PieceRun:
         self.tail = (np.empty((0, facts.n_code_groups), np.int32), np.empty(0, np.float32))
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        loop, waiting = self._loop(), []
+        loop: FrameLoop | None = None
+        waiting: list[np.ndarray] = []
         try:
+            loop = self._loop()
             self._prime()
             size = FIRST_FRAMES
             for codes in loop:
@@ -236,7 +238,8 @@ class _PieceRun:
             self.finish_reason = CANCELLED
         if waiting:
             self.tail = (np.array(waiting), self.tail[1])
-        self.timings.update(loop.timings)
+        if loop is not None:
+            self.timings.update(loop.timings)
 
     def _loop(self) -> FrameLoop:
         request, tts = self.request, self.request.tts

@@ -14,7 +14,7 @@ from conftest import MODES, golden_arrays, tiny_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwentts import TTS, ModeError, ParameterError, Voice
+from qwentts import TTS, ModeError, ParameterError, Voice, prompt
 
 TEXT = "Hello world, this is a tiny test."
 GIVEN = {"custom_voice": {"speaker": "ada"}, "voice_design": {"instruct": "A calm voice, slowly."}, "base": {}}
@@ -171,6 +171,22 @@ def test_a_cancel_event_ends_the_stream_within_a_frame(voices):
     samples = np.concatenate([c.samples for c in got])
     assert samples.size and samples.tobytes() == whole.samples[: samples.size].tobytes()
     assert idle(tts)[1] == 0
+
+
+def test_a_cancel_while_the_prompt_is_made_is_told_as_at_any_other_moment(voices, monkeypatch):
+    tts, rows = voices["base"], prompt.voice_rows
+
+    def cancelled(session, *given_):
+        session.cancel()
+        return rows(session, *given_)
+
+    monkeypatch.setattr(prompt, "voice_rows", cancelled)
+    tts._voice_rows.clear()
+    chunks = list(tts.stream(TEXT, **options("base", voice=reference())))
+    assert len(chunks) == 1 and chunks[0].finish_reason == "cancelled" and not chunks[0].samples.size
+    assert tts.synthesize(TEXT, **options("base", voice=reference())).finish_reason == "cancelled"
+    monkeypatch.undo()
+    assert tts.synthesize(TEXT, **options("base", voice=reference())).finish_reason == "length"
 
 
 def test_a_stream_ends_with_its_voice():
