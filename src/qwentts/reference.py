@@ -19,6 +19,8 @@ from .errors import ParameterError
 
 MIN_RATE_HZ, MAX_RATE_HZ = 8000, 192000
 MAX_FILE_BYTES = 256 << 20
+MAX_S = 300  # what the encoders take; a compressed file of a few bytes can unpack to days
+BLOCK_SAMPLES = 1 << 16
 SHORT_S, LONG_S = 1.0, 20.0
 FULL_SCALE, CLIPPED_SHARE = 0.999, 1e-3  # a sample at full scale; more than this share of them is heard
 SILENT_PEAK = 1e-3  # -60 dB
@@ -83,12 +85,12 @@ def read_recording(source: Any) -> Recording:
         if len(source) != 2:
             raise ParameterError(f"audio is a tuple of {len(source)}, expected (array, rate)")
         array, rate = source
-        name, samples = "audio", _from_array(np.asarray(array))
+        name = "audio"
+        _check_rate(name, rate)
+        samples = _from_array(array)
     else:
         name, data = _contents(source)
         samples, rate = _decoded(name, data)
-    if isinstance(rate, bool) or not isinstance(rate, (int, np.integer)) or not MIN_RATE_HZ <= rate <= MAX_RATE_HZ:
-        raise ParameterError(f"{name} has a sample rate of {rate!r}, valid are {MIN_RATE_HZ} to {MAX_RATE_HZ} Hz")
     if samples.ndim == 2:
         samples = samples.mean(axis=1)
     samples = np.ascontiguousarray(samples, np.float32)
@@ -100,12 +102,22 @@ def read_recording(source: Any) -> Recording:
     return Recording(samples, int(rate))
 
 
-def _from_array(array: np.ndarray) -> np.ndarray:
+def _check_rate(name: str, rate: Any) -> None:
+    if isinstance(rate, bool) or not isinstance(rate, (int, np.integer)) or not MIN_RATE_HZ <= rate <= MAX_RATE_HZ:
+        raise ParameterError(f"{name} has a sample rate of {rate!r}, valid are {MIN_RATE_HZ} to {MAX_RATE_HZ} Hz")
+
+
+def _from_array(values: Any) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise ParameterError("audio is no array of numbers, expected [samples] or [samples, channels]") from None
     if array.ndim not in (1, 2) or (array.ndim == 2 and not 1 <= array.shape[1] <= 64):
         raise ParameterError(f"audio has shape {array.shape}, expected [samples] or [samples, channels]")
     kind, size = array.dtype.kind, array.dtype.itemsize
     if kind == "f":
-        return array.astype(np.float32)
+        with np.errstate(over="ignore"):  # becomes infinite, which is named
+            return array.astype(np.float32)
     if kind == "i":
         return (array / float(1 << 8 * size - 1)).astype(np.float32)
     if array.dtype == np.uint8:
@@ -124,7 +136,11 @@ def _contents(source: Any) -> tuple[str, bytes]:
         except (OSError, ValueError) as error:
             raise ParameterError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     elif hasattr(source, "read"):
-        name, data = f"audio file {getattr(source, 'name', '(object)')!r}", source.read(MAX_FILE_BYTES + 1)
+        name = f"audio file {getattr(source, 'name', '(object)')!r}"
+        try:
+            data = source.read(MAX_FILE_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise ParameterError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
         if not isinstance(data, bytes):
             raise ParameterError(f"{name} gives {type(data).__name__}, expected a file opened in binary mode")
     else:
@@ -140,7 +156,18 @@ def _decoded(name: str, data: bytes) -> tuple[np.ndarray, int]:
     if not data:
         raise ParameterError(f"{name} is empty")
     try:
-        return soundfile.read(io.BytesIO(_with_true_size(data)), dtype="float32", always_2d=True)
+        with soundfile.SoundFile(io.BytesIO(_with_true_size(data))) as file:
+            _check_rate(name, file.samplerate)
+            left = MAX_S * file.samplerate + 1
+            blocks = [np.empty(0, np.float32)]
+            while left > 0 and len(block := file.read(min(left, BLOCK_SAMPLES), dtype="float32", always_2d=True)):
+                blocks.append(block.mean(axis=1))
+                left -= len(block)
+            if left == 0:
+                raise ParameterError(f"{name} is longer than {MAX_S} s: give a clip of 3 to 15 s")
+            return np.concatenate(blocks), file.samplerate
+    except ParameterError:
+        raise
     except (soundfile.SoundFileError, RuntimeError, ValueError):
         advice = "convert it, for example with: ffmpeg -i INPUT -ac 1 -ar 24000 OUTPUT.wav"
         raise ParameterError(f"{name} cannot be read as audio: this is {_kind(data)}; {advice}") from None

@@ -21,7 +21,7 @@ from . import prompt as prompts
 from .engine import TALKER, Engine, Session, Tap
 from .errors import GenerateError, ModeError, ModelFileError, ParameterError
 from .generate import interruptible
-from .reference import read_recording, remarks
+from .reference import MAX_S, read_recording, remarks
 from .request import Call, Request
 from .speech import Chunk, Speech, collect
 from .streaming import deliver
@@ -190,6 +190,8 @@ class TTS:
             raise ModeError(f"--ref-wav is only valid for base models (loaded: {self.info.model_type})")
         if not self.facts.speaker_size:
             raise ModelFileError("this base model file has no speaker encoder (spk_enc.*), so it cannot clone")
+        if isinstance(max_clip_s, bool) or not isinstance(max_clip_s, (int, float)) or not 0 < max_clip_s <= MAX_S:
+            raise ParameterError(f"max_clip_s is {max_clip_s!r}, valid are seconds above 0 up to {MAX_S}")
         if text is not None and (not isinstance(text, str) or not text.strip()):
             raise ParameterError(f"ref_text is {text!r}, expected what the reference recording says, or None for its timbre alone")
         recording = read_recording(audio)

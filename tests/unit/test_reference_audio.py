@@ -2,6 +2,7 @@
 
 import io
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from qwentts.reference import Recording, letters, read_recording, remarks, speec
 RATE = 24000
 T = np.arange(RATE) / RATE
 TONE = (0.5 * np.sin(2 * np.pi * 220 * T) * (1 + 0.3 * np.sin(2 * np.pi * 3 * T))).astype(np.float32)
+CLOSED = io.BytesIO(b"x")
+CLOSED.close()
 
 
 def encoded(format="WAV", subtype="PCM_16", samples=TONE, rate=RATE):
@@ -97,6 +100,9 @@ def test_what_cannot_be_read_is_named_with_advice(tmp_path, data, kind):
         (5, "type int, expected a path, bytes, a file object or"),
         (None, "type NoneType"),
         (io.StringIO("text"), "opened in binary mode"),
+        (CLOSED, "cannot be read: I/O operation on closed file"),
+        (([[0.1], [0.1, 0.2]], RATE), "no array of numbers"),
+        ((np.array([1e300]), RATE), "sample 0 is inf"),
         ((TONE,), "a tuple of 1"),
         ((TONE, 7999), "a sample rate of 7999, valid are 8000 to 192000 Hz"),
         ((TONE, 192001), "192001"),
@@ -110,9 +116,20 @@ def test_what_cannot_be_read_is_named_with_advice(tmp_path, data, kind):
         ((np.zeros(5, np.uint16), RATE), "type uint16"),
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("error")
 def test_bad_sources_are_named(source, message):
     with pytest.raises(ParameterError, match=message):
         read_recording(source)
+
+
+def test_a_small_file_that_unpacks_to_hours_is_not_unpacked():
+    out = io.BytesIO()
+    soundfile.write(out, np.zeros(8000 * 3600, np.int16), 8000, format="FLAC", subtype="PCM_16")
+    tracemalloc.start()
+    with pytest.raises(ParameterError, match="audio is longer than 300 s"):
+        read_recording(out.getvalue())
+    assert tracemalloc.get_traced_memory()[1] < 30 << 20  # 300 s at 8 kHz take 9.6 MB
+    tracemalloc.stop()
 
 
 def test_arrays_of_any_type_and_channels_mean_the_same():
