@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,7 @@ from .audio import Output
 from .errors import ParameterError
 
 CODE_GROUPS, CODEBOOK_SIZE = 16, 2048  # of the published codec, for files without a header
+MAX_CODEBOOK_SIZE = 1 << 30  # codes are int32
 MAX_FILE_BYTES = 64 << 20  # ten hours of codes; a larger file is no voice
 Path = str | os.PathLike[str]
 
@@ -43,12 +44,16 @@ class Voice:
     codebook_size: int = CODEBOOK_SIZE  # entries of the codec's codebooks, for save()
 
     def __post_init__(self) -> None:
+        if not 1 <= self.codebook_size <= MAX_CODEBOOK_SIZE:
+            raise ParameterError(f"codebook_size is {self.codebook_size}, valid are 1 to {MAX_CODEBOOK_SIZE}")
+        if not 0 <= self.pad_silence_s < math.inf:
+            raise ParameterError(f"pad_silence_s is {self.pad_silence_s}, valid are seconds from 0")
         if self.speaker is not None:
             object.__setattr__(self, "speaker", _checked_speaker(self.speaker))
         if self.codes is not None:
             object.__setattr__(self, "codes", _checked_codes(self.codes, self.codebook_size))
-        if self.text is not None and not isinstance(self.text, str):
-            raise ParameterError(f"text of a voice is of type {type(self.text).__name__}, expected str")
+        if self.text is not None:
+            _check_transcript(self.text)
         if self.text is not None and not self.text.strip():
             object.__setattr__(self, "text", None)
 
@@ -63,7 +68,7 @@ class Voice:
 
     def key(self) -> bytes:
         """A hash of the contents."""
-        digest = hashlib.sha256((self.text or "").encode("utf-8", "surrogatepass"))
+        digest = hashlib.sha256((self.text or "").encode())
         for array in (self.speaker, self.codes):
             digest.update(repr(None if array is None else array.shape).encode())
             digest.update(b"" if array is None else array.tobytes())
@@ -113,9 +118,9 @@ class Voice:
                 arrays = {key: archive[key] for key in archive.files}
             text = bytes(arrays["text"].astype(np.uint8)).decode() if "text" in arrays else None
             pad, size = float(arrays.get("pad_silence_s", 0)), int(arrays.get("codebook_size", CODEBOOK_SIZE))
-        except (zipfile.BadZipFile, zlib.error, ValueError, TypeError, EOFError, OSError, KeyError, NotImplementedError) as error:
-            if isinstance(error, ParameterError):
-                raise
+        except ParameterError:
+            raise
+        except Exception as error:  # of zipfile, its decompressors and numpy: a dozen kinds, MemoryError for a size that lies among them
             raise ParameterError(f"{name} is damaged or no voice file: {error}") from None
         if not {"speaker", "codes"} & set(arrays):
             raise ParameterError(f"{name} holds neither a speaker embedding nor codes")
@@ -189,13 +194,23 @@ def _checked_speaker(values: np.ndarray) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "fiu":
         raise ParameterError(f"speaker embedding has shape {array.shape} and type {array.dtype}, expected numbers [D]")
-    array = array.astype(np.float32)
+    with np.errstate(over="ignore"):  # becomes infinite, which is named
+        array = array.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:
         raise ParameterError(f"speaker embedding: value {bad[0]} of {array.size} is {array[bad[0]]}, valid are finite numbers")
     if not array.any():
         raise ParameterError(f"speaker embedding: all {array.size} values are zero")
     return _frozen(array)
+
+
+def _check_transcript(text: str) -> None:
+    if not isinstance(text, str):
+        raise ParameterError(f"text of a voice is of type {type(text).__name__}, expected str")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ParameterError(f"text of a voice is not valid UTF-8 (lone surrogate at character {error.start})") from None
 
 
 def _checked_codes(values: np.ndarray, codebook_size: int) -> np.ndarray:

@@ -82,6 +82,9 @@ def test_arrays_are_copies_that_nobody_changes():
         ((None, np.zeros((2, 2))), "whole numbers"),
         ((None, np.zeros((0, 16), int)), r"shape \(0, 16\)"),
         ((SPEAKER, None, 5), "type int"),
+        ((SPEAKER, None, "a\ud800"), "lone surrogate at character 1"),
+        ((SPEAKER, None, None, -0.5), "pad_silence_s is -0.5"),
+        ((np.array([1e300]),), "value 0 of 1 is inf"),
     ],
 )  # fmt: skip
 def test_bad_contents_are_named(arguments, message):
@@ -135,6 +138,19 @@ def _npz(**arrays):
     return out.getvalue()
 
 
+def _zip(shape, *, encrypted=False):
+    """A voice file whose speaker embedding says to have this shape."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("speaker.npy", b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header + bytes(64))
+    data = bytearray(out.getvalue())
+    if encrypted:
+        data[6] |= 1
+        data[data.find(b"PK\1\2") + 8] |= 1
+    return bytes(data)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -144,6 +160,13 @@ def _npz(**arrays):
         (_npz(codes=np.full((2, 3), 99), codebook_size=np.int64(64)), "code 99 of frame 0"),
         (_npz(speaker=np.array([{}], object)), "damaged or no voice file"),
         (_npz(speaker=SPEAKER, text=np.array([255, 255], np.uint8)), "damaged or no voice file"),
+        (_npz(speaker=SPEAKER, codebook_size=np.inf), "damaged or no voice file"),
+        (_npz(codes=np.zeros((2, 3), int), codebook_size=np.int64(0)), "codebook_size is 0"),
+        (_npz(codes=np.full((2, 3), 1 << 40), codebook_size=np.int64(1 << 50)), "codebook_size is 1125899906842624"),
+        (_npz(speaker=SPEAKER, pad_silence_s=np.nan), "pad_silence_s is nan"),
+        (_zip("(10000000000000,)"), "damaged or no voice file"),
+        (_zip(f"({1 << 70},)"), "damaged or no voice file"),
+        (_zip("(3,)", encrypted=True), "damaged or no voice file"),
     ],
 )
 def test_damaged_voice_files_are_refused(tmp_path, data, message):
