@@ -20,8 +20,6 @@ from .errors import ParameterError
 
 SUBTYPES = {"wav16": "PCM_16", "wav24": "PCM_24", "wav32": "FLOAT"}  # wav32 is IEEE float
 STDOUT = "-"
-
-
 UNKNOWN_SIZE = 0xFFFFFFFF
 FLOAT_TAG, PCM_TAG = 3, 1
 SAMPLE_BYTES = {"wav16": 2, "wav24": 3, "wav32": 4}
@@ -83,6 +81,8 @@ class Output:
 
     def __enter__(self) -> Output:
         try:
+            if self.name == STDOUT and sys.stdout is None:
+                raise OSError(9, "it is closed")
             if self.name == STDOUT:
                 self._stream = sys.stdout.buffer
             elif self._target.exists() and not self._target.is_file() and not self._target.is_dir():
@@ -132,7 +132,7 @@ class Output:
             raise ParameterError(f"output {self.name!r} cannot be written: {error.strerror}") from None
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self._stream is not None and self._stream is not sys.stdout.buffer:
+        if self._stream is not None and self.name != STDOUT:
             try:
                 self._stream.close()
             except OSError as error:

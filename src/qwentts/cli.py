@@ -86,11 +86,14 @@ def main_qwen_codec(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(parser: Parser, arguments: list[str]) -> int:
+    if sys.stderr is None:  # closed: notes must not end up in standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     args = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a partial file goes away
     try:
         args.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return 0
     except (KeyboardInterrupt, Cancelled):
         return 130

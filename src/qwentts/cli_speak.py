@@ -78,6 +78,9 @@ def note(message: str) -> None:
 
 def check_reference_flags(args: argparse.Namespace) -> None:
     """Raise ParameterError where the flags contradict each other, whatever the model."""
+    for flag in ("--voice", *(flag for flag, _, _ in REFERENCE_FLAGS)):
+        if getattr(args, flag[2:].replace("-", "_")) == "":
+            raise ParameterError(f"{flag} is empty, expected a path")
     any_reference = args.voice or args.ref_wav or args.ref_spk or args.ref_rvq
     if args.speaker and any_reference:
         raise ParameterError("--speaker and --ref-wav are mutually exclusive: a voice is either named or cloned")

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -244,6 +245,20 @@ def test_a_closed_reader_ends_the_program_quietly():
     process.stdin.close()
     err = process.stderr.read().decode()
     assert process.wait(60) != 0 and "Traceback" not in err and "Exception ignored" not in err
+
+
+def test_closed_standard_streams_are_no_crash(tmp_path):
+    command = shlex.join([*QWENTTS, *VOICE, "--max-new", "3", "--seed", "1", "Hello."])
+
+    def run_in_shell(more):
+        return subprocess.run(["sh", "-c", f"{command} {more}"], capture_output=True, cwd=tmp_path, stdin=subprocess.DEVNULL)
+
+    to_file = run_in_shell("-o a.wav >&-")
+    assert to_file.returncode == 0 and b"Traceback" not in to_file.stderr and [p.name for p in tmp_path.iterdir()] == ["a.wav"]
+    to_nothing = run_in_shell("-o - >&-")
+    assert to_nothing.returncode == 2 and b"output '-' cannot be written: it is closed" in to_nothing.stderr
+    silent = run_in_shell("-o - 2>&-")
+    assert silent.returncode == 0 and silent.stdout[44:] == (tmp_path / "a.wav").read_bytes()[44:], "no warning among the samples"
 
 
 def test_the_demonstration_voice_speaks_without_a_model(tmp_path):

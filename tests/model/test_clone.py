@@ -191,6 +191,12 @@ def test_bad_references_are_named(tts, arguments, message):
         tts.clone(*arguments)
 
 
+@pytest.mark.parametrize("limit", [0, -1, 301, float("nan"), "x", True])
+def test_bad_limits_of_a_clip_are_named(tts, golden, limit):
+    with pytest.raises(ParameterError, match="max_clip_s is .* valid are seconds above 0 up to 300"):
+        tts.clone((golden["clip"], RATE), max_clip_s=limit)
+
+
 def test_poor_references_are_warned_about(tts):
     warnings = tts.clone((np.zeros(RATE * 3, np.float32), RATE)).warnings
     assert warnings == ("ref_audio is silent",)
@@ -313,6 +319,7 @@ def test_the_voice_really_used_is_reported(folder, tmp_path, capsys):
         (["--ref-spk", "{folder}/clip.wav"], "clip.wav"),
         (["--ref-spk", "{folder}/clip.spk", "--ref-rvq", "{folder}/clip.wav", "--ref-text", "{folder}/clip.txt"], "clip.wav"),
         (["--voice", "{folder}/clip.wav"], "damaged or no voice file"),
+        (["--ref-wav", ""], "--ref-wav is empty"),
         (["--ref-wav", "{folder}/clip.wav", "--instruct", "calm"], "--instruct is not valid for base"),
     ],
 )  # fmt: skip
