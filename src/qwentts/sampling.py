@@ -18,6 +18,13 @@ from .errors import GenerateError, ParameterError
 MIN_NEW_TOKENS = 2  # the end token is forbidden for the first two tokens
 RESERVED = 1024  # the last 1024 ids of codebook 0 are special and never drawn, but for the end token
 NEG_INF = np.float32(-np.inf)
+LOWEST, HIGHEST = 1e-6, 1e6  # of temperature and penalty: any logit times or divided by them is a float32
+RANGE = "numbers from 1e-6 to 1e6"
+
+
+def in_range(value: float) -> bool:
+    """A temperature or penalty that float32 logits survive; false for NaN."""
+    return LOWEST <= value <= HIGHEST
 
 
 @dataclass(frozen=True)
@@ -31,8 +38,8 @@ class Settings:
 
     def check(self, prefix: str = "") -> None:
         """Raise ParameterError for the first value out of range."""
-        if not (math.isfinite(self.temperature) and (self.temperature > 0 or self.greedy)):
-            raise ParameterError(f"{prefix}temperature is {self.temperature}, valid are finite numbers above 0 (0 means greedy)")
+        if not (in_range(self.temperature) or (self.temperature == 0 and self.greedy)):
+            raise ParameterError(f"{prefix}temperature is {self.temperature}, valid are {RANGE}, and 0 (greedy)")
         if self.top_k < 0:
             raise ParameterError(f"{prefix}top_k is {self.top_k}, valid are 0 (off) and above")
         if not 0 < self.top_p <= 1:
@@ -92,8 +99,8 @@ class Codebook0:
     """The processors of codebook 0, with the memory they need: which tokens were drawn, and how many."""
 
     def __init__(self, n_vocab: int, eos: int, *, penalty: float = 1.0, min_new_tokens: int = MIN_NEW_TOKENS) -> None:
-        if not (math.isfinite(penalty) and penalty > 0):
-            raise ParameterError(f"repetition_penalty is {penalty}, valid are finite numbers above 0 (1 is off)")
+        if not in_range(penalty):
+            raise ParameterError(f"repetition_penalty is {penalty}, valid are {RANGE} (1 is off)")
         self.penalty = np.float32(penalty)
         self.eos, self.min_new_tokens = eos, min_new_tokens
         self._first_reserved = max(n_vocab - RESERVED, 0)

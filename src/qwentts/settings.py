@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import ParameterError
-from .sampling import Settings
+from .sampling import RANGE, Settings, in_range
 
 DEFAULTS: dict[str, Any] = {
     "do_sample": True, "temperature": 0.9, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.05,
@@ -52,8 +52,8 @@ def choose(caller: Mapping[str, Any], file: Mapping[str, Any], *, greedy: bool |
         settings.check(prefix)
         stacks.append(settings)
     penalty = float(merged["repetition_penalty"])
-    if not (math.isfinite(penalty) and penalty > 0):
-        raise ParameterError(f"repetition_penalty is {penalty}, valid are finite numbers above 0 (1 is off)")
+    if not in_range(penalty):
+        raise ParameterError(f"repetition_penalty is {penalty}, valid are {RANGE} (1 is off)")
     return Chosen(stacks[0], stacks[1], penalty, tuple(warnings))
 
 

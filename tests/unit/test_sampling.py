@@ -5,7 +5,7 @@ import pytest
 from conftest import golden_arrays
 
 from qwentts.errors import GenerateError, ParameterError
-from qwentts.sampling import Codebook0, RepetitionGuard, Settings, distribution, draw, warp
+from qwentts.sampling import HIGHEST, LOWEST, Codebook0, RepetitionGuard, Settings, distribution, draw, warp
 
 SUPPRESSED = 1024
 
@@ -142,6 +142,18 @@ def test_logits_that_are_no_numbers_are_an_error():
 def test_settings_out_of_range_name_the_field(bad, name):
     with pytest.raises(ParameterError, match=f"sub_{name} is"):
         bad.check("sub_")
+
+
+def test_extreme_settings_in_range_stay_finite():
+    """Errors on warnings: a division by zero, an overflow."""
+    logits = np.linspace(-1e4, 1e4, 3000).astype(np.float32)
+    for value in (LOWEST, HIGHEST):
+        codebook0 = Codebook0(3000, 2150, penalty=value)
+        codebook0.accept(7)
+        codebook0.accept(1500)
+        with np.errstate(all="raise", under="ignore"):
+            probabilities = distribution(codebook0.process(logits), Settings(temperature=value))
+        assert np.isfinite(probabilities).all() and abs(probabilities.sum() - 1) < 1e-5
 
 
 def test_guard_fires_when_its_window_is_one_cycle():

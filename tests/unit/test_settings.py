@@ -39,6 +39,7 @@ def test_temperature_zero_is_greedy_with_a_warning_and_keeps_the_penalty():
     [
         ("temperature", float("nan")), ("temperature", -0.1), ("temperature", "hot"), ("temperature", True), ("top_k", -1), ("top_k", 1.5),
         ("top_p", 0), ("top_p", 1.01), ("top_p", float("nan")), ("repetition_penalty", 0), ("repetition_penalty", float("nan")),
+        ("temperature", 1e-7), ("subtalker_temperature", 1e39), ("repetition_penalty", 1e-320), ("repetition_penalty", 1e39),
         ("subtalker_temperature", float("inf")), ("subtalker_top_k", -3), ("subtalker_top_p", 2),
     ],
 )  # fmt: skip
