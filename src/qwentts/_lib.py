@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,23 @@ def _has(library: Any, name: str) -> bool:
     return True
 
 
-@ffi.callback("qt_log_cb")
+_kept = threading.local()
+
+
+def keep_error(_kind: Any, error: BaseException, _traceback: Any) -> None:
+    """What a callback raised, Ctrl-C included, waits in this thread until the library has returned: no exception passes through C."""
+    _kept.error = error
+
+
+def raise_kept_error() -> None:
+    """Raise what a callback of this thread's last call raised."""
+    error = getattr(_kept, "error", None)
+    if error is not None:
+        _kept.error = None
+        raise error
+
+
+@ffi.callback("qt_log_cb", onerror=keep_error)
 def _forward(level: int, message: Any, _user_data: Any) -> None:
     _log.log(_LEVELS.get(level, logging.INFO), "%s", ffi.string(message).decode("utf-8", "replace"))
 

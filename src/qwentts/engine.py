@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ._lib import ffi, last_error, lib
+from ._lib import ffi, keep_error, last_error, lib, raise_kept_error
 from .errors import ModelFileError, ParameterError, from_status
 from .model_file import ModelFile
 
@@ -44,6 +44,7 @@ class Facts:
 
 
 def _check(status: int) -> None:
+    raise_kept_error()
     if status != 0:
         raise from_status(status, last_error())
 
@@ -87,9 +88,11 @@ class Engine:
             params.codec_chunk_sec = codec_chunk_s
         handle = lib.qt_init(params)
         if handle == ffi.NULL:
+            raise_kept_error()
             raise ModelFileError(last_error())
         self._handle = handle
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        raise_kept_error()
         self._paths = (talker, codec)
         self.facts = self._read_facts()
         self.backend_name = ffi.string(lib.qt_backend_name(handle)).decode("utf-8", "replace")
@@ -122,8 +125,8 @@ class Engine:
         if self._handle is not None:
             for session in list(self._sessions):
                 session.close()
-            lib.qt_free(self._handle)
-            self._handle = None
+            handle, self._handle = self._handle, None  # first: Ctrl-C right behind the call must not free twice
+            lib.qt_free(handle)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
@@ -178,7 +181,7 @@ class Session:
             values = np.frombuffer(ffi.buffer(data, count * 4), np.float32).reshape(shape).copy()
             tap(ffi.string(name).decode("utf-8", "replace"), values)
 
-        callback = ffi.callback("qt_tap_cb", forward)
+        callback = ffi.callback("qt_tap_cb", forward, onerror=keep_error)
         _check(lib.qt_session_set_tap(self._handle, callback, ffi.NULL))
         self._tap = callback
 
@@ -266,8 +269,8 @@ class Session:
     def close(self) -> None:
         """Free the caches; closing twice is legal."""
         if self._handle is not None:
-            lib.qt_session_free(self._handle)
-            self._handle = None
+            handle, self._handle = self._handle, None
+            lib.qt_session_free(handle)
             self._tap = None
 
     def __del__(self) -> None:

@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -148,25 +148,38 @@ def frame_limit(caller: int | None, file_limit: int, n_text: int, n_rows: int, f
 def interruptible(session: Any, call: Callable[[], T], cancel: Flag | None) -> T:
     """The result of a long library call; an event or Ctrl-C in this thread cancels it within its current graph."""
     outcome: list[tuple[Any, BaseException | None]] = []
+    begun = threading.Lock()  # taken by the worker, or by an interrupt that comes before it
 
     def work() -> None:
+        if not begun.acquire(blocking=False):
+            return
         try:
             outcome.append((call(), None))
         except BaseException as error:  # handed to the waiting thread
             outcome.append((None, error))
 
     worker = threading.Thread(target=work, name="qwentts-call", daemon=True)
-    worker.start()
     try:
+        worker.start()
         while worker.is_alive():
             worker.join(POLL_S)
             if cancel is not None and cancel.is_set():
                 session.cancel()
     except BaseException:
-        session.cancel()
-        worker.join()
+        if not begun.acquire(blocking=False):
+            _wait_out(session, outcome)
         raise
     value, error = outcome[0]
     if error is not None:
         raise error
     return value
+
+
+def _wait_out(session: Any, outcome: list[Any]) -> None:
+    """Return once the call has ended: nobody may free what it still uses, however often Ctrl-C is pressed."""
+    while not outcome:
+        try:
+            session.cancel()
+            sleep(POLL_S / 10)
+        except KeyboardInterrupt:
+            continue

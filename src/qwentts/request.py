@@ -97,8 +97,9 @@ class Request(Call):
         self.started = perf_counter()
         self.tts, info = tts, tts.info
         _check_text("text", text)
-        if instruct is not None:
-            _check_text("instruct", instruct, may_be_blank=True)
+        for name, value in (("instruct", instruct), ("language", language), ("speaker", speaker)):
+            if value is not None:
+                _check_text(name, value, may_be_blank=True)
         self.chosen = choose(sampling, info.generation, greedy=greedy)
         self.warnings = list(self.chosen.warnings)
         if seed not in (None, -1) and self.chosen.talker.greedy and self.chosen.predictor.greedy:

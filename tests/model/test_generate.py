@@ -172,6 +172,7 @@ def test_taps_name_every_stage(voices):
         ("base", {"text": "word " * 5000, "streaming_text": False}, ParameterError, "the model's context has 4096"),
         ("base", {"split": "words"}, ParameterError, "split is 'words', valid are none, sentences"),
         ("base", {"temperature": float("nan")}, ParameterError, "temperature is nan"),
+        ("base", {"language": 5}, ParameterError, "language is of type int"),
         ("base", {"max_new_tokens": 0}, ParameterError, "max_new_tokens is 0"),
         ("base", {"seed": -5}, ParameterError, "seed is -5"),
     ],
@@ -281,3 +282,42 @@ def test_a_silent_voice_is_reported(tmp_path):
     reader.data.flush()
     with TTS(talker, codec) as tts:
         assert say(tts, seed=1).warnings == ("the audio is silent",)
+
+
+def test_what_a_tap_raises_reaches_the_caller(voices):
+    def tap(name, values):
+        raise KeyboardInterrupt
+
+    tts = voices["custom_voice"]
+    session = tts._engine.session()
+    session.set_tap(tap)
+    with pytest.raises(KeyboardInterrupt):
+        session.text_embed(np.array([1, 2]))
+    session.set_tap(None)
+    assert session.text_embed(np.array([1, 2])).shape[0] == 2
+    session.close()
+
+
+def test_ctrl_c_right_behind_a_free_does_not_free_twice(monkeypatch):
+    import qwentts.engine as module
+
+    freed = []
+
+    class Interrupted:
+        """The library, with Ctrl-C as qt_free returns."""
+
+        def __getattr__(self, name):
+            return getattr(library, name)
+
+        def qt_free(self, handle):
+            freed.append(handle)
+            library.qt_free(handle)
+            raise KeyboardInterrupt
+
+    library = module.lib
+    tts = TTS(*tiny_files("custom_voice"))
+    monkeypatch.setattr(module, "lib", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        tts.close()
+    tts.close()
+    assert len(freed) == 1

@@ -150,6 +150,34 @@ def test_interruptible_forwards_ctrl_c():
     assert slow.cancelled.is_set()
 
 
+def test_interruptible_waits_for_the_call_however_often_ctrl_c_comes():
+    import _thread
+
+    class Stubborn(Slow):
+        ended = False
+
+        def call(self):
+            self.cancelled.wait(20)
+            threading.Timer(0.05, _thread.interrupt_main).start()
+            time.sleep(0.3)
+            self.ended = True
+
+    slow = Stubborn()
+    threading.Timer(0.1, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(slow, slow.call, None)
+    assert slow.ended
+
+
+def test_interruptible_does_not_wait_for_a_worker_that_never_began(monkeypatch):
+    def start(_thread):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(Slow(), lambda: 7, None)
+
+
 def test_interruptible_returns_values_and_raises_errors():
     def broken():
         raise GenerateError("no")
