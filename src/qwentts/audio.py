@@ -1,12 +1,11 @@
 """Audio out: WAV at once or as it is made, files that appear whole or not at all, `-` for standard output.
 
-soundfile turns samples into the bytes of each format; the header is written here, because a stream has it before its length is known:
-both size fields then are FFFFFFFF, which readers take for "to the end", and become true if the target can seek.
+A stream has its header before its length is known: both size fields then are FFFFFFFF, which readers take for "to the end", and become
+true if the target can seek.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import struct
@@ -48,11 +47,13 @@ def wav_header(n_samples: int | None, sample_rate: int, *, format: str) -> bytes
 
 def pcm_bytes(samples: np.ndarray, *, format: str) -> bytes:
     """The bytes of samples in [-1, 1]; what lies beyond is clipped in the integer formats."""
-    import soundfile  # here: loading libsndfile takes 30 ms that --help does not need
-
-    out = io.BytesIO()
-    soundfile.write(out, samples, 24000, format="RAW", subtype=SUBTYPES[format], endian="LITTLE")
-    return out.getvalue()
+    if SUBTYPES[format] == "FLOAT":
+        return np.asarray(samples, "<f4").tobytes()
+    width = SAMPLE_BYTES[format]
+    full_scale = float(1 << (8 * width - 1))
+    values = np.rint(np.nan_to_num(np.asarray(samples, np.float64)) * full_scale)
+    numbers = np.clip(values, -full_scale, full_scale - 1).astype("<i4")
+    return numbers.view(np.uint8).reshape(-1, 4)[:, :width].tobytes()  # little-endian: the low bytes come first
 
 
 def wav_bytes(samples: np.ndarray, sample_rate: int, *, format: str = "wav16") -> bytes:
@@ -87,6 +88,8 @@ class Output:
                 self._stream = sys.stdout.buffer
             elif self._target.exists() and not self._target.is_file() and not self._target.is_dir():
                 self._stream = open(self._target, "wb")  # noqa: SIM115  a device or a pipe
+            elif not self.name:
+                raise FileNotFoundError(2, "it is empty")
             elif self._target.is_dir() or not self._target.name:
                 raise IsADirectoryError(21, "it is a folder")
             elif self._target.exists() and not os.access(self._target, os.W_OK):

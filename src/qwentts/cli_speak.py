@@ -43,7 +43,7 @@ def speak(args: argparse.Namespace) -> None:
     with ExitStack() as stack:
         # one file: open it before anything slow, so that an unwritable path is known at once
         single = None if args.stream_by_line else stack.enter_context(Output(args.output))
-        dump = StageDump(args.dump) if args.dump else None
+        dump = StageDump(args.dump) if args.dump is not None else None
         if dump is not None:
             stack.callback(dump.close)
         if args.model is None and args.codec is None and not args.quiet:

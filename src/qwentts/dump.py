@@ -22,6 +22,8 @@ class StageDump:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
         self._index: list[dict[str, object]] = []
+        if not str(folder):
+            raise ParameterError("dump folder is empty: name one")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if any(self._folder.iterdir()):
@@ -32,10 +34,15 @@ class StageDump:
     def add(self, name: str, values: np.ndarray) -> None:
         """Write one stage; shape has the slowest axis first."""
         file = f"{len(self._index):06d}_{re.sub(r'[^A-Za-z0-9.-]+', '_', name)}.f32"
-        np.ascontiguousarray(values, "<f4").tofile(self._folder / file)
+        self._write(file, np.ascontiguousarray(values, "<f4").tobytes())
         self._index.append({"name": name, "file": file, "shape": list(values.shape)})
 
     def close(self) -> None:
         """Write index.json."""
-        text = json.dumps(self._index, indent=0)
-        (self._folder / "index.json").write_text(text + "\n", encoding="utf-8")
+        self._write("index.json", (json.dumps(self._index, indent=0) + "\n").encode())
+
+    def _write(self, file: str, data: bytes) -> None:
+        try:
+            (self._folder / file).write_bytes(data)
+        except OSError as error:
+            raise ParameterError(f"dump folder {str(self._folder)!r} cannot be written: {error.strerror}") from None

@@ -10,6 +10,7 @@ import pytest
 import soundfile
 
 from qwentts.audio import Output, save_wav, wav_bytes
+from qwentts.dump import StageDump
 from qwentts.errors import ParameterError
 from qwentts.speech import PIECE_SILENCE_S, Chunk, Piece, collect, worst
 
@@ -65,6 +66,23 @@ def test_a_link_keeps_pointing_at_its_file(tmp_path):
     (tmp_path / "link.wav").symlink_to("real.wav")
     save_wav(tmp_path / "link.wav", TONE, 24000)
     assert (tmp_path / "link.wav").is_symlink() and soundfile.info(tmp_path / "real.wav").frames == 2400
+
+
+def test_samples_beyond_full_scale_are_clipped_and_none_is_undefined():
+    samples = np.array([0, 2, -2, 0.5, np.nan], np.float32)
+    for format, top in (("wav16", 1 - 2**-15), ("wav24", 1 - 2**-23)):
+        back, _ = soundfile.read(io.BytesIO(wav_bytes(samples, 24000, format=format)))
+        assert back.tolist() == [0, top, -1, 0.5, 0]
+
+
+def test_a_dump_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(ParameterError, match="dump folder"):
+        StageDump("")
+    dump = StageDump(tmp_path / "d")
+    (tmp_path / "d").rmdir()
+    for write in (lambda: dump.add("stage", np.zeros(3, np.float32)), dump.close):
+        with pytest.raises(ParameterError, match="dump folder .* cannot be written: No such file"):
+            write()
 
 
 def test_unwritable_paths_are_named_before_any_work(tmp_path):
