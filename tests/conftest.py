@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+# A shell that starts the tests in the background has Ctrl-C ignored, for them and the programs they start; the tests of Ctrl-C need it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
 TINY = GOLDEN / "tiny"
