@@ -6,6 +6,7 @@ by the object that passes them; logits land in arrays that the caller allocates 
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from collections.abc import Callable
@@ -49,6 +50,10 @@ def _check(status: int) -> None:
         raise from_status(status, last_error())
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _floats(array: np.ndarray) -> Any:
     return ffi.from_buffer("float[]", array, require_writable=False)
 
@@ -75,15 +80,22 @@ class Engine:
         clamp_fp16: bool = False,
         codec_chunk_s: float | None = None,
     ) -> None:
-        if threads is not None and not 1 <= threads <= 4096:
-            raise ParameterError(f"threads is {threads}, valid are 1 to 4096 (default: every core this process may use)")
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 4096):
+            raise ParameterError(f"threads is {threads!r}, valid are 1 to 4096 (default: every core this process may use)")
+        if codec_chunk_s is not None and not (_is_number(codec_chunk_s) and math.isfinite(codec_chunk_s) and codec_chunk_s > 0):
+            raise ParameterError(f"codec_chunk_s is {codec_chunk_s!r}, valid are seconds above 0")
+        if not isinstance(backend, str):
+            raise ParameterError(f"backend is of type {type(backend).__name__}, expected str")
+        for name, path in (("model", talker), ("codec", codec)):
+            if path is not None and (not os.fsencode(path) or b"\0" in os.fsencode(path)):
+                raise ParameterError(f"{name} is {os.fspath(path)!r}, expected the path of a GGUF file")
         params = ffi.new("struct qt_init_params *")
         _check(lib.qt_init_params_fill(params, lib.QT_ABI_VERSION, ffi.sizeof("struct qt_init_params")))
         keep = [ffi.new("char[]", os.fsencode(p)) if p is not None else ffi.NULL for p in (talker, codec)]
         keep.append(ffi.new("char[]", backend.encode()))
         params.talker_path, params.codec_path, params.backend = keep
         params.n_threads = threads or 0
-        params.use_fa, params.clamp_fp16 = flash_attention, clamp_fp16
+        params.use_fa, params.clamp_fp16 = bool(flash_attention), bool(clamp_fp16)
         if codec_chunk_s is not None:
             params.codec_chunk_sec = codec_chunk_s
         handle = lib.qt_init(params)

@@ -321,3 +321,17 @@ def test_ctrl_c_right_behind_a_free_does_not_free_twice(monkeypatch):
         tts.close()
     tts.close()
     assert len(freed) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threads": 0}, "threads is 0"), ({"threads": 2.5}, "threads is 2.5"), ({"threads": "x"}, "threads is 'x'"),
+        ({"backend": None}, "backend is of type NoneType"), ({"codec_chunk_s": float("nan")}, "codec_chunk_s is nan"),
+        ({"codec_chunk_s": "x"}, "codec_chunk_s is 'x'"), ({"model": ""}, "model is ''"), ({"codec": "a\0b"}, "codec is 'a.x00b'"),
+    ],
+)  # fmt: skip
+def test_what_a_tts_is_opened_with_is_checked(options, message):
+    model, codec = tiny_files("base")
+    with pytest.raises(ParameterError, match=message):
+        TTS(**{"model": model, "codec": codec, **options})
