@@ -62,10 +62,6 @@ class Voice:
         """Reference frames and transcript are there, so the model goes on where the reference ended."""
         return self.codes is not None and self.text is not None
 
-    def x_vector_only(self) -> Voice:
-        """The same voice without codes and transcript."""
-        return Voice(self.speaker, warnings=self.warnings, timings=self.timings)
-
     def key(self) -> bytes:
         """A hash of the contents."""
         digest = hashlib.sha256((self.text or "").encode())
