@@ -56,9 +56,29 @@ enum qt_status qt_file_tensor(const struct qt_file * file, int64_t index, struct
     return QT_STATUS_OK;
 }
 
+int64_t qt_file_tensor_offset(const struct qt_file * file, int64_t index) {
+    if (!file || index < 0 || index >= gguf_get_n_tensors(file->gguf)) {
+        return -1;
+    }
+    return (int64_t) (gguf_get_data_offset(file->gguf) + gguf_get_tensor_offset(file->gguf, index));
+}
+
 enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t index, float * values, int64_t n_values) {
     QT_REQUIRE(file);
     QT_REQUIRE(values);
     QT_TRY(check_index(__func__, file, index));
     return file_tensor_read(file, index, values, n_values);
+}
+
+const char * qt_type_name(int32_t type) {
+    const struct ggml_type_traits * traits = ggml_get_type_traits((enum ggml_type) type);
+    return traits ? traits->type_name : NULL;
+}
+
+int64_t qt_row_bytes(int32_t type, int64_t n_per_row) {
+    const struct ggml_type_traits * traits = ggml_get_type_traits((enum ggml_type) type);
+    if (!traits || n_per_row < 0 || n_per_row % traits->blck_size || n_per_row / traits->blck_size > INT64_MAX / (int64_t) traits->type_size) {
+        return -1;
+    }
+    return n_per_row / traits->blck_size * (int64_t) traits->type_size;
 }

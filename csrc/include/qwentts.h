@@ -170,8 +170,14 @@ QT_API const char * qt_file_key(const struct qt_file * file, int64_t index); /* 
 QT_API enum qt_status qt_file_value(const struct qt_file * file, const char * key, struct qt_value * value);
 QT_API int64_t qt_file_n_tensors(const struct qt_file * file);
 QT_API enum qt_status qt_file_tensor(const struct qt_file * file, int64_t index, struct qt_tensor_info * info);
+QT_API int64_t qt_file_tensor_offset(const struct qt_file * file, int64_t index); /* of its data, from the start of the file; -1 out of range */
 /* All elements as float, any type; n_values must be the number of elements. */
 QT_API enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t index, float * values, int64_t n_values);
+
+/* --- element types (ggml_type numbers) --- */
+
+QT_API const char * qt_type_name(int32_t type);                  /* "f32", "q8_0", ...; NULL for a number that is no type */
+QT_API int64_t qt_row_bytes(int32_t type, int64_t n_per_row);    /* of one row; -1: no type, n_per_row < 0 or no whole number of blocks */
 
 /* --- session --- */
 

@@ -1,4 +1,4 @@
-"""Audio out: WAV at once or as it is made, files that appear whole or not at all, `-` for standard output.
+"""Audio out: WAV at once or as it is made.
 
 A stream has its header before its length is known: both size fields then are FFFFFFFF, which readers take for "to the end", and become
 true if the target can seek.
@@ -7,18 +7,14 @@ true if the target can seek.
 from __future__ import annotations
 
 import os
-import stat
 import struct
-import sys
-from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from .errors import ParameterError
+from .output import Output
 
 SUBTYPES = {"wav16": "PCM_16", "wav24": "PCM_24", "wav32": "FLOAT"}  # wav32 is IEEE float
-STDOUT = "-"
 UNKNOWN_SIZE = 0xFFFFFFFF
 FLOAT_TAG, PCM_TAG = 3, 1
 SAMPLE_BYTES = {"wav16": 2, "wav24": 3, "wav32": 4}
@@ -66,95 +62,6 @@ def wav_bytes(samples: np.ndarray, sample_rate: int, *, format: str = "wav16") -
 def silence(duration_s: float, sample_rate: int) -> np.ndarray:
     """Zero samples."""
     return np.zeros(round(duration_s * sample_rate), np.float32)
-
-
-class Output:
-    """A file under construction: opened at once, so that an unwritable path fails early, and renamed when complete.
-
-    Used as a context manager; leaving it by an exception removes what was written. `-` and existing special files are written directly.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.name = os.fspath(path)
-        self._target = Path(path)
-        self._partial: Path | None = None
-        self._stream: BinaryIO | None = None
-
-    def __enter__(self) -> Output:
-        try:
-            if self.name == STDOUT and sys.stdout is None:
-                raise OSError(9, "it is closed")
-            if self.name == STDOUT:
-                self._stream = sys.stdout.buffer
-            elif self._target.exists() and not self._target.is_file() and not self._target.is_dir():
-                self._stream = open(self._target, "wb")  # noqa: SIM115  a device or a pipe
-            elif not self.name:
-                raise FileNotFoundError(2, "it is empty")
-            elif self._target.is_dir() or not self._target.name:
-                raise IsADirectoryError(21, "it is a folder")
-            elif self._target.exists() and not os.access(self._target, os.W_OK):
-                raise PermissionError(13, "it is not writable")
-            else:
-                self._target = self._target.resolve()  # a link keeps pointing at the file that it names
-                self._partial = self._target.with_name(f".{self._target.name}.{os.getpid()}.part")
-                self._stream = open(self._partial, "wb")  # noqa: SIM115  closed in __exit__
-        except OSError as error:
-            raise ParameterError(f"output {self.name!r} cannot be written: {error.strerror}") from None
-        return self
-
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-        assert self._stream is not None
-        try:
-            self._stream.write(data)
-            self._stream.flush()
-        except OSError as error:
-            raise ParameterError(f"output {self.name!r} cannot be written: {error.strerror}") from None
-
-    def end(self) -> int | None:
-        """The position behind what was written, for rewrite(); None where the target cannot go back: pipes, devices, `>>`."""
-        assert self._stream is not None
-        try:
-            number = self._stream.fileno()
-            if not stat.S_ISREG(os.fstat(number).st_mode) or _appends(number):
-                return None
-            return self._stream.tell()
-        except (OSError, ValueError):
-            return None
-
-    def rewrite(self, position: int, data: bytes) -> None:
-        """Replace bytes at a position that end() gave."""
-        assert self._stream is not None
-        try:
-            end = self._stream.tell()
-            self._stream.seek(position)
-            self._stream.write(data)
-            self._stream.seek(end)
-            self._stream.flush()
-        except OSError as error:
-            raise ParameterError(f"output {self.name!r} cannot be written: {error.strerror}") from None
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if self._stream is not None and self.name != STDOUT:
-            try:
-                self._stream.close()
-            except OSError as error:
-                kind = kind or error
-        if self._partial is not None:
-            try:
-                if kind is None:
-                    os.replace(self._partial, self._target)
-            finally:
-                self._partial.unlink(missing_ok=True)
-
-
-def _appends(number: int) -> bool:
-    """Whatever is written goes to the end."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: nothing to ask
-        return False
-    return bool(fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND)
 
 
 class WavStream:

@@ -14,9 +14,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from . import prompt as prompts
-from .audio import STDOUT, Output, WavStream, wav_bytes
+from .audio import WavStream, wav_bytes
 from .dump import StageDump
 from .errors import ParameterError
+from .output import STDOUT, Output
 from .speech import Chunk, Speech
 from .tts import DEMO_NOTE, TTS
 from .voice import Voice

@@ -6,7 +6,6 @@ false and the caller gave none of its temperature, top_k, top_p; a temperature o
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from .audio import Output
 from .errors import ParameterError
+from .output import Output
 
 CODE_GROUPS, CODEBOOK_SIZE = 16, 2048  # of the published codec, for files without a header
 MAX_CODEBOOK_SIZE = 1 << 30  # codes are int32

@@ -230,6 +230,10 @@ static void file_entries(void) {
     qt_file_free(NULL);
     check(qt_file_n_keys(NULL) == 0 && !qt_file_key(NULL, 0), "keys of no file");
     check(qt_file_n_tensors(NULL) == 0, "tensors of no file");
+    check(qt_file_tensor_offset(NULL, 0) == -1, "offset in no file");
+    check(strcmp(qt_type_name(14), "q6_K") == 0 && !qt_type_name(4) && !qt_type_name(-1) && !qt_type_name(1 << 30), "names of types");
+    check(qt_row_bytes(14, 512) == 420 && qt_row_bytes(0, 3) == 12 && qt_row_bytes(8, 0) == 0, "bytes of a row");
+    check(qt_row_bytes(14, 128) == -1 && qt_row_bytes(8, -32) == -1 && qt_row_bytes(4, 32) == -1 && qt_row_bytes(0, INT64_MAX) == -1, "rows that no type has");
     refused("qt_file_value NULL", qt_file_value(NULL, "general.name", &value), QT_STATUS_INVALID_PARAMS, "qt_file_value", "file", "NULL", NULL);
     refused("qt_file_tensor NULL", qt_file_tensor(NULL, 0, &info), QT_STATUS_INVALID_PARAMS, "qt_file_tensor", "file", "NULL", NULL);
     refused("qt_file_tensor_read NULL", qt_file_tensor_read(NULL, 0, &x, 1), QT_STATUS_INVALID_PARAMS, "qt_file_tensor_read", "file", "NULL", NULL);

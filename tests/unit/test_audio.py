@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from qwentts.audio import Output, save_wav, wav_bytes
+from qwentts.audio import save_wav, wav_bytes
 from qwentts.dump import StageDump
 from qwentts.errors import ParameterError
+from qwentts.output import Output
 from qwentts.speech import PIECE_SILENCE_S, Chunk, Piece, collect, worst
 
 TONE = np.sin(np.arange(2400) / 10).astype(np.float32)
