@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .audio import save_wav
+from .audio import SUBTYPES, save_wav
 from .engine import CODEC, TALKER, Engine
 from .errors import GenerateError, ModeError, ParameterError
 from .reference import read_recording
@@ -23,7 +23,27 @@ SPEAKER_RATE_HZ = 24000
 TEST_S = 1.0  # length of the load test's tone
 
 
-def run_codec(args: argparse.Namespace) -> None:
+HELP = (
+    "Audio to codes and back. The output lies next to the input under the same name: clip.wav gives clip.rvq (and clip.spk), clip.rvq"
+    " gives clip.wav. The last frame is dropped unless it is whole. Without -i the codec file is loaded and tested with a tone."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of `qwentts codec` and `qwen-codec`."""
+    parser.description = HELP
+    parser.add_argument("--model", metavar="GGUF", required=True, help="codec file, qwen-tokenizer-*.gguf")
+    parser.add_argument("-i", "--input", metavar="PATH", help=".rvq: decode; audio: encode")
+    parser.add_argument("--talker", metavar="GGUF", help="talker file of a base model: encoding also writes the speaker embedding (.spk)")
+    parser.add_argument("--format", default="wav16", choices=tuple(SUBTYPES), help="16 or 24 bits, or 32-bit float (default wav16)")
+    ours = parser.add_argument_group("beyond the specification")
+    ours.add_argument("--codec-chunk-dur", type=float, metavar="S", help="seconds of audio decoded at a time (default 24)")
+    ours.add_argument("--threads", type=int, metavar="N", help="default: every core this process may use")
+    ours.add_argument("--backend", default="auto", metavar="NAME", help="auto or cpu (default auto)")
+    ours.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
     """Run the command."""
     if args.codec_chunk_dur is not None and not (math.isfinite(args.codec_chunk_dur) and args.codec_chunk_dur > 0):
         raise ParameterError(f"--codec-chunk-dur is {args.codec_chunk_dur}, valid are seconds above 0")

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from . import prompt as prompts
-from .audio import WavStream, wav_bytes
+from .audio import SUBTYPES, WavStream, wav_bytes
 from .dump import StageDump
 from .errors import ParameterError
 from .output import STDOUT, Output
@@ -35,7 +35,79 @@ REASONS = {
 }
 
 
-def speak(args: argparse.Namespace) -> None:
+HELP = (
+    "Text to speech. Surrounding white space of text from a file or standard input is dropped. Options left out come from the"
+    " model file (generation.*), then from the defaults given here."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of `qwentts tts`."""
+    parser.add_argument("text", nargs="?", help="text to speak (default: --text-file, else standard input)")
+    parser.add_argument("--text-file", metavar="PATH", help="read the text from a UTF-8 file")
+    _add_options(parser, model_required=False)
+
+
+def add_qwen_tts_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of `qwen-tts`: the specification's, which takes its text from standard input."""
+    parser.set_defaults(text=None, text_file=None)
+    _add_options(parser, model_required=True)
+
+
+def _add_options(parser: argparse.ArgumentParser, *, model_required: bool) -> None:
+    """The specification's flags, and ours behind them."""
+    parser.description = HELP
+    demo = "" if model_required else " (default: the demonstration voice)"
+    parser.add_argument("--model", metavar="GGUF", help=f"talker file, qwen-talker-*.gguf{demo}", required=model_required)
+    parser.add_argument("--codec", metavar="GGUF", help=f"codec file, qwen-tokenizer-*.gguf{demo}", required=model_required)
+    parser.add_argument("-o", "--output", metavar="PATH", required=True, help="WAV file to write, - for standard output, as it is made")
+    parser.add_argument("--format", default="wav16", choices=tuple(SUBTYPES), help="16 or 24 bits, or 32-bit float (default wav16)")
+    parser.add_argument(
+        "--lang", "--language", dest="lang", default="auto", metavar="NAME", help="name, code or tag: english, en, en-US (default auto)"
+    )  # fmt: skip
+    parser.add_argument("--instruct", metavar="TEXT", help="style instruction: required for voice_design, optional for custom_voice")
+    parser.add_argument("--speaker", metavar="NAME", help="speaker of a custom_voice model")
+    for flag, kind, text in REFERENCE_FLAGS:
+        parser.add_argument(flag, metavar=kind, help=text)
+    parser.add_argument("--max-new", type=int, metavar="N", help="limit in frames, for each utterance (default: from the text's length)")
+    parser.add_argument(
+        "--codec-chunk-dur",
+        type=float,
+        metavar="S",
+        help="seconds of audio in one pass of the codec: speech is decoded as a stream and needs none",
+    )
+    parser.add_argument(
+        "--stream-by-line", action="store_true",
+        help="one utterance per input line as it comes: WAV after WAV on standard output, or PATH-0001.wav, PATH-0002.wav, ...",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=-1, metavar="N", help="0 to 2^64-1, -1 is random (default)")
+    parser.add_argument("--greedy", action="store_true", default=None, help="no sampling in either stack")
+    parser.add_argument("--temp", type=float, metavar="F", help="talker temperature (default 0.9)")
+    parser.add_argument("--top-k", type=int, metavar="N", help="talker top-k, 0 is off (default 50)")
+    parser.add_argument("--top-p", type=float, metavar="F", help="talker top-p (default 1.0, off)")
+    parser.add_argument("--rep-pen", type=float, metavar="F", help="talker repetition penalty (default 1.05)")
+    parser.add_argument("--sub-temp", type=float, metavar="F", help="sub-talker temperature (default 0.9)")
+    parser.add_argument("--sub-top-k", type=int, metavar="N", help="sub-talker top-k (default 50)")
+    parser.add_argument("--sub-top-p", type=float, metavar="F", help="sub-talker top-p (default 1.0)")
+    parser.add_argument("--no-fa", action="store_true", help="attention as product, softmax, product")
+    parser.add_argument("--clamp-fp16", action="store_true", help="keep hidden states within the range of half floats")
+    parser.add_argument("--dump", metavar="DIR", help="write every named stage as raw f32, with index.json (slow)")
+    ours = parser.add_argument_group("beyond the specification")
+    ours.add_argument(
+        "--streaming-text", action=argparse.BooleanOptionalAction, default=None,
+        help="feed the text alongside the speech instead of before it (default: as the official code does for the kind of model)",
+    )  # fmt: skip
+    ours.add_argument("--voice", metavar="PATH", help="a cloned voice in one file, as Voice.save writes it")
+    ours.add_argument("--no-pad-silence", action="store_true", help="do not put half a second of silence behind the codes of --ref-wav")
+    ours.add_argument("--split", choices=("none", "sentences"), help="speak sentence by sentence (default: only the demonstration voice)")
+    ours.add_argument("--no-repetition-guard", action="store_true", help="do not end speech that only repeats itself for 4 s")
+    ours.add_argument("--threads", type=int, metavar="N", help="default: every core this process may use")
+    ours.add_argument("--backend", default="auto", metavar="NAME", help="auto or cpu (default auto)")
+    ours.add_argument("--json", action="store_true", help="print timings, frames, seed and finish reason as JSON")
+    ours.add_argument("--quiet", action="store_true", help="no progress bar, no notes; warnings and errors stay")
+
+
+def run(args: argparse.Namespace) -> None:
     """Run the command."""
     if args.codec_chunk_dur is not None and not (math.isfinite(args.codec_chunk_dur) and args.codec_chunk_dur > 0):
         raise ParameterError(f"--codec-chunk-dur is {args.codec_chunk_dur}, valid are seconds above 0")

@@ -23,6 +23,10 @@ class GenerateError(QwenTTSError, RuntimeError):
     """The computation failed."""
 
 
+class OutputError(QwenTTSError, OSError):
+    """What was computed cannot be written: a full disk, a device that went away."""
+
+
 class OutOfMemory(QwenTTSError, MemoryError):
     """Memory could not be had."""
 

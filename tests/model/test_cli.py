@@ -20,7 +20,7 @@ TALKER, CODEC = map(str, tiny_files("custom_voice"))
 FILES = ["--model", TALKER, "--codec", CODEC]
 VOICE = [*FILES, "--speaker", "ada"]
 QWENTTS = [sys.executable, "-m", "qwentts"]
-QWEN_TTS = [sys.executable, "-c", "import sys; from qwentts.cli import main_qwen_tts; sys.exit(main_qwen_tts())"]
+QWEN_TTS = [sys.executable, "-c", "import sys; from qwentts.__main__ import main_qwen_tts; sys.exit(main_qwen_tts())"]
 
 
 def run(*arguments, program=QWENTTS, stdin=b"Hello world.", cwd=None):
