@@ -179,6 +179,26 @@ QT_API enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t i
 QT_API const char * qt_type_name(int32_t type);                  /* "f32", "q8_0", ...; NULL for a number that is no type */
 QT_API int64_t qt_row_bytes(int32_t type, int64_t n_per_row);    /* of one row; -1: no type, n_per_row < 0 or no whole number of blocks */
 
+/* --- quantizer: tensor names and shapes those of the GGUF files --- */
+
+/* Float rows [n_rows, n_per_row] to blocks of type: f32, f16, bf16 or a block type of files. blocks_bytes is exactly what the rows take, and
+ * n_per_row a multiple of the type's block. Rows are split over n_threads (0: all this process may use); the bytes and *sum_sq_error, the sum
+ * of (decoded - value)^2 (NULL: not computed), are the same for any number. NaN, infinity and what f16 or bf16 cannot hold are refused by
+ * row and column; blocks is then partly written. */
+QT_API enum qt_status qt_quantize_rows(int32_t type, const float * values, int64_t n_per_row, int64_t n_rows, void * blocks, size_t blocks_bytes,
+                                       int n_threads, double * sum_sq_error);
+/* The way back, any type with a decoder. */
+QT_API enum qt_status qt_dequantize_rows(int32_t type, const void * blocks, size_t blocks_bytes, int64_t n_per_row, int64_t n_rows, float * values);
+/* The type of a tensor, ne [n_dims] fastest axis first, in a file of variant (qt_policy_variant; letter case does not matter). predictor_type is for
+ * tensors of code_pred: NULL for the variant's own rule, else a variant, "Q5_K" or "Q4_K". n_layers is the number of blocks in the stack that a
+ * "<stack>.blk.N." tensor belongs to, not read for others. *reason is static text without values: "codebook", "deciding layer", "row fits no
+ * block of 256", ... */
+QT_API enum qt_status qt_policy_type(const char * variant, const char * predictor_type, const char * tensor_name, int32_t n_dims, const int64_t * ne,
+                                     int32_t n_layers, int32_t * type, const char ** reason);
+/* Why a tensor is F32 in every variant, static text; NULL where it may be of another type. The loader refuses others. */
+QT_API const char * qt_policy_f32_reason(const char * tensor_name, int32_t n_dims, const int64_t * ne);
+QT_API const char * qt_policy_variant(int32_t index); /* "F32", "F16", ...; NULL out of range */
+
 /* --- session --- */
 
 QT_API enum qt_status qt_session_new(struct qt_context * ctx, struct qt_session ** session);

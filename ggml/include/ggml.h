@@ -197,6 +197,11 @@ struct ggml_type_traits {
 };
 const struct ggml_type_traits * ggml_get_type_traits(enum ggml_type type); /* NULL for a number that is no type */
 
+/* Rows of floats to blocks: nrows rows of n_per_row elements, the first at element start of src, a multiple of n_per_row; they go to the same rows
+ * of dst. Any type of a file: f32, f16, bf16 and blocks. imatrix [n_per_row], NULL for none, weights the columns' errors where a type has a
+ * search (q4_K, q5_K, q6_K). Returns the bytes written. Values must be finite. */
+size_t ggml_quantize_chunk(enum ggml_type type, const float * src, void * dst, int64_t start, int64_t nrows, int64_t n_per_row, const float * imatrix);
+
 /* --- elementwise --- */
 
 struct ggml_tensor * ggml_add(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b); /* b tiles a, F32 */

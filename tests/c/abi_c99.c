@@ -290,6 +290,52 @@ static void newer_session_entries(void) {
     check(!voice.ref_codes && voice.num_codebooks == 0, "qt_voice_ref_free of an empty voice leaves it empty");
 }
 
+/* Rows to blocks and back, and the questions about types. 8 is q8_0: 32 values in 34 bytes. */
+static void quantizer_entries(void) {
+    float values[64], back[64];
+    unsigned char blocks[68];
+    double error = -1;
+    int64_t ne[4] = { 32, 2, 1, 1 };
+    int32_t type = -1;
+    const char * reason = NULL;
+    bool close = true;
+    int i;
+    for (i = 0; i < 64; i++) {
+        values[i] = (float) (i - 40);
+    }
+    check(qt_quantize_rows(8, values, 32, 2, blocks, 68, 2, &error) == QT_STATUS_OK && error > 0 && error < 1, "qt_quantize_rows to q8_0");
+    check(qt_dequantize_rows(8, blocks, 68, 32, 2, back) == QT_STATUS_OK, "qt_dequantize_rows of q8_0");
+    for (i = 0; i < 64; i++) {
+        close = close && fabs((double) (back[i] - values[i])) < 0.2; /* 40 / 127 / 2, and the rounding of the scale */
+    }
+    check(close, "rows come back");
+    check(qt_quantize_rows(8, values, 32, 0, blocks, 0, 0, &error) == QT_STATUS_OK && error == 0, "no rows have no error");
+    refused("qt_quantize_rows, type", qt_quantize_rows(4, values, 32, 2, blocks, 68, 1, NULL), QT_STATUS_INVALID_PARAMS, "qt_quantize_rows", "type", "4", "valid");
+    refused("qt_quantize_rows, activations' type", qt_quantize_rows(15, values, 32, 2, blocks, 68, 1, NULL), QT_STATUS_INVALID_PARAMS, "type", "q8_K", NULL, NULL);
+    refused("qt_quantize_rows, row", qt_quantize_rows(8, values, 33, 1, blocks, 68, 1, NULL), QT_STATUS_INVALID_PARAMS, "n_per_row", "33", "multiple of 32", NULL);
+    refused("qt_quantize_rows, rows", qt_quantize_rows(8, values, 32, -1, blocks, 68, 1, NULL), QT_STATUS_INVALID_PARAMS, "n_rows", "-1", "0 to", NULL);
+    refused("qt_quantize_rows, many rows", qt_quantize_rows(8, values, 32, INT64_MAX / 32, blocks, 68, 1, NULL), QT_STATUS_INVALID_PARAMS, "n_rows", "0 to", NULL, NULL);
+    refused("qt_quantize_rows, bytes", qt_quantize_rows(8, values, 32, 2, blocks, 67, 1, NULL), QT_STATUS_INVALID_PARAMS, "blocks_bytes", "67", "68", NULL);
+    refused("qt_quantize_rows, threads", qt_quantize_rows(8, values, 32, 2, blocks, 68, -2, NULL), QT_STATUS_INVALID_PARAMS, "n_threads", "-2", "0 (all)", NULL);
+    refused("qt_quantize_rows, values", qt_quantize_rows(8, NULL, 32, 2, blocks, 68, 1, NULL), QT_STATUS_INVALID_PARAMS, "values", "NULL", NULL, NULL);
+    refused("qt_quantize_rows, blocks", qt_quantize_rows(8, values, 32, 2, NULL, 68, 1, NULL), QT_STATUS_INVALID_PARAMS, "blocks", "NULL", NULL, NULL);
+    refused("qt_dequantize_rows, bytes", qt_dequantize_rows(8, blocks, 34, 32, 2, back), QT_STATUS_INVALID_PARAMS, "qt_dequantize_rows", "blocks_bytes", "34", "68");
+    refused("qt_dequantize_rows, blocks", qt_dequantize_rows(8, NULL, 68, 32, 2, back), QT_STATUS_INVALID_PARAMS, "blocks", "NULL", NULL, NULL);
+    values[35] = FLT_MAX;
+    refused("qt_quantize_rows, f16", qt_quantize_rows(1, values, 32, 2, back, 128, 1, NULL), QT_STATUS_INVALID_PARAMS, "row 1", "column 3", "e+38", "65504");
+    values[35] = (float) -HUGE_VAL;
+    refused("qt_quantize_rows, infinity", qt_quantize_rows(8, values, 32, 2, blocks, 68, 2, NULL), QT_STATUS_INVALID_PARAMS, "row 1", "column 3", "-infinity", NULL);
+    check(qt_policy_type("q8_0", NULL, "talker.blk.0.attn_q.weight", 2, ne, 1, &type, &reason) == QT_STATUS_OK && type == 8 && reason, "qt_policy_type");
+    refused("qt_policy_type, variant", qt_policy_type("Q3", NULL, "a", 2, ne, 1, &type, &reason), QT_STATUS_INVALID_PARAMS, "variant", "\"Q3\"", "Q4_K_M", NULL);
+    refused("qt_policy_type, predictor", qt_policy_type("F16", "x", "a", 2, ne, 1, &type, &reason), QT_STATUS_INVALID_PARAMS, "predictor_type", "\"x\"", "Q5_K,", NULL);
+    refused("qt_policy_type, axes", qt_policy_type("F16", NULL, "a", 5, ne, 1, &type, &reason), QT_STATUS_INVALID_PARAMS, "n_dims", "5", "1 to 4", NULL);
+    refused("qt_policy_type, name", qt_policy_type("F16", NULL, NULL, 2, ne, 1, &type, &reason), QT_STATUS_INVALID_PARAMS, "tensor_name", "NULL", NULL, NULL);
+    refused("qt_policy_type, block", qt_policy_type("Q4_K_M", NULL, "talker.blk.7.attn_v.weight", 2, ne, 7, &type, &reason), QT_STATUS_INVALID_PARAMS, "block 7",
+            "n_layers", "7", NULL);
+    check(qt_policy_f32_reason("a.codebook", 2, ne) && !qt_policy_f32_reason("a.weight", 2, ne) && !qt_policy_f32_reason(NULL, 2, ne), "qt_policy_f32_reason");
+    check(strcmp(qt_policy_variant(0), "F32") == 0 && !qt_policy_variant(-1) && !qt_policy_variant(99), "qt_policy_variant");
+}
+
 int main(int argc, char ** argv) {
     this_program = argc > 0 ? argv[0] : "";
     library_entries();
@@ -299,6 +345,7 @@ int main(int argc, char ** argv) {
     file_entries();
     session_entries();
     newer_session_entries();
+    quantizer_entries();
     printf("abi_c99: %d checks, %d failed\n", checks, failures);
     return failures > 125 ? 125 : failures;
 }
