@@ -8,11 +8,12 @@
 #endif
 
 #include "graph_run.h"
+#include "memory.h"
 #include "tiers.h"
 
 /* --- buffers: context is the memory --- */
 
-static void buffer_free(ggml_backend_buffer_t buffer) { free(buffer->context); }
+static void buffer_free(ggml_backend_buffer_t buffer) { cpu_memory_free(buffer->context, buffer->size); }
 
 static void * buffer_get_base(ggml_backend_buffer_t buffer) { return buffer->context; }
 
@@ -48,7 +49,7 @@ static const char * buft_name(ggml_backend_buffer_type_t buft) {
 }
 
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    void * memory = size < SIZE_MAX / 2 ? aligned_alloc(GGML_MEM_ALIGN, GGML_PAD(size ? size : 1, GGML_MEM_ALIGN)) : NULL;
+    void * memory = cpu_memory_new(size);
     return memory ? ggml_backend_buffer_init(buft, buffer_iface, memory, size) : NULL;
 }
 
@@ -88,7 +89,7 @@ static const char * backend_name(ggml_backend_t backend) {
 static void backend_free(ggml_backend_t backend) {
     struct cpu_backend * cpu = backend->context;
     cpu_pool_free(cpu->pool);
-    free(cpu->scratch);
+    cpu_memory_free(cpu->scratch, cpu->scratch_bytes);
     free(cpu);
     free(backend);
 }

@@ -2,10 +2,10 @@
  * All threads walk the same list. A node of little work runs on thread 0 alone, since meeting at a barrier costs about a microsecond; a barrier stands
  * only where a node that all compute follows another node, or is followed by one. The abort callback is asked by thread 0 before each node. */
 #include "graph_run.h"
+#include "memory.h"
 
 #include <limits.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #define SERIAL_WORK 16384 /* units of about a nanosecond / 8: under this two threads lose more at the barrier than they win */
 
@@ -108,14 +108,14 @@ enum ggml_status cpu_graph_run(struct cpu_backend * cpu, struct ggml_cgraph * gr
     }
     size_t want = scratch_wanted(cpu, graph);
     if (want > cpu->scratch_bytes) {
-        free(cpu->scratch);
+        cpu_memory_free(cpu->scratch, cpu->scratch_bytes);
         cpu->scratch_bytes = 0;
-        cpu->scratch = want < SIZE_MAX / 2 ? aligned_alloc(GGML_MEM_ALIGN, GGML_PAD(want, GGML_MEM_ALIGN)) : NULL;
+        cpu->scratch = cpu_memory_new(want);
         if (!cpu->scratch) {
             ggml_log_internal(GGML_LOG_LEVEL_ERROR, "cpu: no memory for %zu bytes of scratch", want);
             return GGML_STATUS_ALLOC_FAILED;
         }
-        cpu->scratch_bytes = GGML_PAD(want, GGML_MEM_ALIGN);
+        cpu->scratch_bytes = want;
     }
     struct graph_job job = { .cpu = cpu, .graph = graph };
     atomic_init(&job.stop_at, INT_MAX);
