@@ -1,8 +1,10 @@
 /* quants.c - quantized rows to floats, and floats to the simple formats by plain rounding (quants.h has the layouts).
- * blocks -> float [k] and back; no search for better scales here. Rounding follows ggml, so files made by either are equal. */
+ * blocks -> float [k] and back. Rounding follows ggml, so files made by either are equal, except where the scale is no normal f16: there values are
+ * rounded against the scale as stored, which is finite. The formats with a search have it in quants_k_*.c. */
 #include "quants.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "half.h"
@@ -163,12 +165,25 @@ static void range_of(const float * x, int n, float * min, float * max) {
     }
 }
 
+/* Store v as f16, never infinite. Returns what to round values against: v while it is a normal f16, else what is stored. */
+static float keep(float v, uint16_t * h) {
+    float magnitude = fabsf(v);
+    bool is_normal = magnitude >= 0x1p-14f && magnitude <= 65504.0f;
+    *h = half_f32_to_f16(magnitude > 65504.0f ? copysignf(65504.0f, v) : v);
+    return is_normal ? v : half_f16_to_f32(*h);
+}
+
+/* The inverse of scale d as kept, 0 for 0. One that f16 would round to 0 becomes the smallest there is: the values still fit. */
+static float keep_scale(float d, uint16_t * h) {
+    float kept = keep(d != 0.0f && fabsf(d) < 0x1p-24f ? copysignf(0x1p-24f, d) : d, h);
+    return kept != 0.0f ? 1.0f / kept : 0.0f;
+}
+
 void quantize_row_q4_0_ref(const float * x, void * y, int64_t k) {
     struct block_q4_0 * b = y;
     for (int64_t i = 0; i < k / QK4_0; i++, b++, x += QK4_0) {
         float d = extreme(x, QK4_0) / -8.0f; /* the extreme element is q = 0, exactly */
-        float inv = d != 0.0f ? 1.0f / d : 0.0f;
-        b->d = half_f32_to_f16(d);
+        float inv = keep_scale(d, &b->d);
         for (int j = 0; j < QK4_0 / 2; j++) {
             int lo = cut(x[j] * inv + 8.5f, 0, 15);
             int hi = cut(x[j + QK4_0 / 2] * inv + 8.5f, 0, 15);
@@ -183,9 +198,8 @@ void quantize_row_q4_1_ref(const float * x, void * y, int64_t k) {
         float min, max;
         range_of(x, QK4_1, &min, &max);
         float d = (max - min) / 15.0f;
-        float inv = d != 0.0f ? 1.0f / d : 0.0f;
-        b->d = half_f32_to_f16(d);
-        b->m = half_f32_to_f16(min);
+        float inv = keep_scale(d, &b->d);
+        min = keep(min, &b->m);
         for (int j = 0; j < QK4_1 / 2; j++) {
             int lo = cut((x[j] - min) * inv + 0.5f, 0, 15);
             int hi = cut((x[j + QK4_1 / 2] - min) * inv + 0.5f, 0, 15);
@@ -205,8 +219,7 @@ void quantize_row_q5_0_ref(const float * x, void * y, int64_t k) {
     struct block_q5_0 * b = y;
     for (int64_t i = 0; i < k / QK5_0; i++, b++, x += QK5_0) {
         float d = extreme(x, QK5_0) / -16.0f;
-        float inv = d != 0.0f ? 1.0f / d : 0.0f;
-        b->d = half_f32_to_f16(d);
+        float inv = keep_scale(d, &b->d);
         memset(b->qh, 0, sizeof b->qh);
         for (int j = 0; j < QK5_0 / 2; j++) {
             put_q5(b->qs, b->qh, j, cut(x[j] * inv + 16.5f, 0, 31), cut(x[j + QK5_0 / 2] * inv + 16.5f, 0, 31));
@@ -220,9 +233,8 @@ void quantize_row_q5_1_ref(const float * x, void * y, int64_t k) {
         float min, max;
         range_of(x, QK5_1, &min, &max);
         float d = (max - min) / 31.0f;
-        float inv = d != 0.0f ? 1.0f / d : 0.0f;
-        b->d = half_f32_to_f16(d);
-        b->m = half_f32_to_f16(min);
+        float inv = keep_scale(d, &b->d);
+        min = keep(min, &b->m);
         memset(b->qh, 0, sizeof b->qh);
         for (int j = 0; j < QK5_1 / 2; j++) {
             put_q5(b->qs, b->qh, j, cut((x[j] - min) * inv + 0.5f, 0, 31), cut((x[j + QK5_1 / 2] - min) * inv + 0.5f, 0, 31));
@@ -234,8 +246,7 @@ void quantize_row_q8_0_ref(const float * x, void * y, int64_t k) {
     struct block_q8_0 * b = y;
     for (int64_t i = 0; i < k / QK8_0; i++, b++, x += QK8_0) {
         float d = fabsf(extreme(x, QK8_0)) / 127.0f;
-        float inv = d != 0.0f ? 1.0f / d : 0.0f;
-        b->d = half_f32_to_f16(d);
+        float inv = keep_scale(d, &b->d);
         for (int j = 0; j < QK8_0; j++) {
             b->qs[j] = (int8_t) cut(roundf(x[j] * inv), -127, 127); /* halves away from zero */
         }

@@ -105,3 +105,11 @@ void quantize_row_q5_0_ref(const float * x, void * y, int64_t k);
 void quantize_row_q5_1_ref(const float * x, void * y, int64_t k);
 void quantize_row_q8_0_ref(const float * x, void * y, int64_t k);
 void quantize_row_q8_K_ref(const float * x, void * y, int64_t k);
+void quantize_row_q4_K_ref(const float * x, void * y, int64_t k);
+void quantize_row_q5_K_ref(const float * x, void * y, int64_t k);
+void quantize_row_q6_K_ref(const float * x, void * y, int64_t k);
+
+/* With a weight for the squared error of each element of the row; NULL: all the same. Weights are 0 or more. */
+void quantize_row_q4_K(const float * x, void * y, int64_t k, const float * weights);
+void quantize_row_q5_K(const float * x, void * y, int64_t k, const float * weights);
+void quantize_row_q6_K(const float * x, void * y, int64_t k, const float * weights);

@@ -193,7 +193,7 @@ struct ggml_type_traits {
     size_t            type_size;
     bool              is_quantized;
     ggml_to_float_t   to_float;       /* k elements, whole blocks; NULL for integers */
-    ggml_from_float_t from_float_ref; /* plain rounding; NULL where there is none */
+    ggml_from_float_t from_float_ref; /* k elements; q4_K, q5_K and q6_K search for small errors, the others round; NULL for integers */
 };
 const struct ggml_type_traits * ggml_get_type_traits(enum ggml_type type); /* NULL for a number that is no type */
 
