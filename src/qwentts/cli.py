@@ -22,6 +22,7 @@ COMMANDS = {
     "codec": ("cli_codec", "audio to codes and back"),
     "convert": ("cli_convert", "a checkpoint folder to GGUF files"),
     "inspect": ("cli_inspect", "what a GGUF file holds"),
+    "bench": ("cli_bench", "how fast a model speaks on this machine"),
 }
 
 

@@ -146,13 +146,13 @@ class Request(Call):
     def chunks(self, session: Session) -> Iterator[Chunk]:
         """All audio; the caller gives the session back and then makes the last chunk with last()."""
         rate = self.tts.facts.sample_rate
-        self._runs: list[_PieceRun] = []
+        self._runs: list[PieceRun] = []
         self._done: list[Piece] = []
         at = n_frames = 0
         self._tail = (np.empty((0, self.tts.facts.n_code_groups), np.int32), np.empty(0, np.float32))
         for i, text in enumerate(self.pieces):
             session.reset()
-            run = _PieceRun(self, session, text, (self.seed + i) % (1 << 64), n_frames)
+            run = PieceRun(self, session, text, (self.seed + i) % (1 << 64), n_frames)
             self._runs.append(run)
             start, n_samples = at, 0
             for codes, samples in run:
@@ -199,7 +199,7 @@ class Request(Call):
         )
 
 
-class _PieceRun:
+class PieceRun:
     """One piece, spoken by a fresh session: iterates over (codes [n, G], samples [n * hop]) of whole pushes.
 
     Afterwards: tail (what did not fill a push), finish_reason, n_frames, max_frames, timings, peak, first_audio, reused.
@@ -220,7 +220,7 @@ class _PieceRun:
         loop: FrameLoop | None = None
         waiting: list[np.ndarray] = []
         try:
-            loop = self._loop()
+            loop = self.loop()
             self._prime()
             size = FIRST_FRAMES
             for codes in loop:
@@ -242,7 +242,8 @@ class _PieceRun:
         if loop is not None:
             self.timings.update(loop.timings)
 
-    def _loop(self) -> FrameLoop:
+    def loop(self) -> FrameLoop:
+        """The frames of this piece, before the first is made."""
         request, tts = self.request, self.request.tts
         prompt = prompts.build(
             tts.info,
