@@ -11,16 +11,13 @@
 
 struct block_weights {
     struct ggml_tensor * attn_norm;   /* [D] */
-    struct ggml_tensor * attn_q;      /* [D, H*hd] */
-    struct ggml_tensor * attn_k;      /* [D, H_kv*hd] */
-    struct ggml_tensor * attn_v;      /* [D, H_kv*hd] */
+    struct weights_joined attn_qkv;   /* [D, H*hd], [D, H_kv*hd], [D, H_kv*hd] */
     struct ggml_tensor * attn_q_norm; /* [hd], NULL: none */
     struct ggml_tensor * attn_k_norm; /* [hd], NULL: none */
     struct ggml_tensor * attn_output; /* [H*hd, D] */
     struct ggml_tensor * attn_scale;  /* [D], NULL: none */
     struct ggml_tensor * ffn_norm;    /* [D] */
-    struct ggml_tensor * ffn_gate;    /* [D, F] */
-    struct ggml_tensor * ffn_up;      /* [D, F] */
+    struct weights_joined ffn_gate_up; /* [D, F] twice */
     struct ggml_tensor * ffn_down;    /* [F, D] */
     struct ggml_tensor * ffn_scale;   /* [D], NULL: none */
 };

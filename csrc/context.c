@@ -112,8 +112,10 @@ static enum qt_status load(struct qt_context * c, const struct qt_init_params * 
     log_write(QT_LOG_INFO, "qwentts %s, %s", QT_VERSION, c->backend_name);
     if (c->talker_file) {
         QT_TRY(weights_init(&c->talker_weights, c->talker_file, device));
+        QT_TRY(weights_copy_begin(&c->talker_weights));
         QT_TRY(talker_load(&c->talker, &c->talker_weights, &talker));
         QT_TRY(predictor_load(&c->predictor, &c->talker_weights, &talker));
+        QT_TRY(weights_copy_end(&c->talker_weights, c->backend, params->n_threads ? params->n_threads : ggml_cpu_default_n_threads()));
         log_write(QT_LOG_INFO, "talker %s: %d layers, width %d, %d code groups, mtp_proj %s", c->talker_file->path, (int) talker.stack.n_layers,
                   (int) talker.stack.hidden, (int) talker.n_code_groups, c->predictor.projection ? "linear" : "identity");
     }

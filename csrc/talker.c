@@ -20,15 +20,15 @@ enum qt_status talker_load(struct talker * t, struct weights * w, const struct t
         return QT_FAIL(QT_STATUS_OOM, "no memory for the table of %d code groups", (int) sizes->n_code_groups);
     }
     QT_TRY(stack_load(&t->stack, w, &sizes->stack, BLOCK_QK_NORM, "talker", "talker.output_norm.weight"));
-    t->text_embd = weights_matrix(w, D_text, sizes->text_vocab, "talker.text_embd.weight");
-    t->text_fc1 = weights_matrix(w, D_text, D_text, "talker.text_proj.fc1.weight");
+    t->text_embd = weights_table(w, D_text, sizes->text_vocab, "talker.text_embd.weight");
+    t->text_fc1 = weights_table(w, D_text, D_text, "talker.text_proj.fc1.weight");
     t->text_fc1_bias = weights_vector(w, D_text, "talker.text_proj.fc1.bias");
-    t->text_fc2 = weights_matrix(w, D_text, D, "talker.text_proj.fc2.weight");
+    t->text_fc2 = weights_table(w, D_text, D, "talker.text_proj.fc2.weight");
     t->text_fc2_bias = weights_vector(w, D, "talker.text_proj.fc2.bias");
     t->head = weights_matrix(w, D, sizes->vocab, "talker.codec_head.weight");
-    t->code_embd[0] = weights_matrix(w, D, sizes->vocab, "talker.codec_embd.weight");
+    t->code_embd[0] = weights_table(w, D, sizes->vocab, "talker.codec_embd.weight");
     for (int g = 1; g < sizes->n_code_groups; g++) {
-        t->code_embd[g] = weights_matrix(w, D, sizes->predictor_vocab, "code_pred.codec_embd.%d.weight", g - 1);
+        t->code_embd[g] = weights_table(w, D, sizes->predictor_vocab, "code_pred.codec_embd.%d.weight", g - 1);
     }
     return w->status;
 }

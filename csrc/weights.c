@@ -1,8 +1,12 @@
 /* weights.c - bind a file's tensors and look them up; see weights.h. */
 #include "weights.h"
 
+#include "log.h"
+#include "memory.h"
+
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum qt_status weights_init(struct weights * weights, struct qt_file * file, ggml_backend_dev_t device) {
@@ -33,8 +37,40 @@ enum qt_status weights_init(struct weights * weights, struct qt_file * file, ggm
 }
 
 void weights_free(struct weights * weights) {
+    weights_copy_free(weights->copy);
     ggml_backend_buffer_free(weights->buffer);
     *weights = (struct weights) { 0 };
+}
+
+/* Bytes of the file's tensors: more than is copied, since tables stay. */
+static int64_t tensor_bytes(const struct qt_file * file) {
+    int64_t n_bytes = 0;
+    for (int64_t i = 0; i < gguf_get_n_tensors(file->gguf); i++) {
+        n_bytes += (int64_t) gguf_get_tensor_size(file->gguf, i);
+    }
+    return n_bytes;
+}
+
+enum qt_status weights_copy_begin(struct weights * w) {
+    const char * wish = getenv("QWENTTS_WEIGHTS");
+    if (wish && *wish && strcmp(wish, "mapped") != 0 && strcmp(wish, "copied") != 0) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "QWENTTS_WEIGHTS is '%.64s', valid: mapped, copied", wish);
+    }
+    int64_t n_bytes = tensor_bytes(w->file), n_free = memory_available_bytes();
+    bool given = wish && *wish;
+    w->copying = given ? strcmp(wish, "copied") == 0 : n_bytes <= n_free / 2;
+    if (!w->copying) {
+        log_write(QT_LOG_INFO, "%s: %lld MB of weights are used in the file, %lld MB of memory are free", w->file->path, (long long) (n_bytes >> 20),
+                  (long long) (n_free >> 20));
+        return QT_STATUS_OK;
+    }
+    w->copy = weights_copy_new(gguf_get_n_tensors(w->file->gguf));
+    return w->copy ? QT_STATUS_OK : QT_FAIL(QT_STATUS_OOM, "%s: no memory for the list of its tensors", w->file->path);
+}
+
+enum qt_status weights_copy_end(struct weights * w, ggml_backend_t backend, int n_threads) {
+    w->copying = false;
+    return w->copy ? weights_copy_run(w->copy, backend, n_threads) : QT_STATUS_OK;
 }
 
 #define NAME_BYTES 160
@@ -86,20 +122,53 @@ bool weights_has(const struct weights * weights, const char * fmt, ...) {
     return find(weights, name) != NULL;
 }
 
+/* What the graph reads in place of tensor, from the file. */
+static struct ggml_tensor * taken(struct weights * weights, struct ggml_tensor * tensor) {
+    return tensor && weights->copying ? weights_copy_add(weights->copy, &tensor, 1) : tensor;
+}
+
+static struct ggml_tensor * require_matrix(struct weights * weights, const char * name, int64_t n_in, int64_t n_out) {
+    return require(weights, name, 2, (int64_t[3]) { n_in, n_out, 1 }, 0, 0, false);
+}
+
 struct ggml_tensor * weights_vector(struct weights * weights, int64_t n, const char * fmt, ...) {
     char name[NAME_BYTES];
     FORMAT_NAME(name, fmt);
-    return require(weights, name, 1, (int64_t[3]) { n, 1, 1 }, 0, 0, true);
+    return taken(weights, require(weights, name, 1, (int64_t[3]) { n, 1, 1 }, 0, 0, true));
 }
 
 struct ggml_tensor * weights_matrix(struct weights * weights, int64_t n_in, int64_t n_out, const char * fmt, ...) {
     char name[NAME_BYTES];
     FORMAT_NAME(name, fmt);
-    return require(weights, name, 2, (int64_t[3]) { n_in, n_out, 1 }, 0, 0, false);
+    return taken(weights, require_matrix(weights, name, n_in, n_out));
+}
+
+struct ggml_tensor * weights_table(struct weights * weights, int64_t n_in, int64_t n_out, const char * fmt, ...) {
+    char name[NAME_BYTES];
+    FORMAT_NAME(name, fmt);
+    return require_matrix(weights, name, n_in, n_out);
+}
+
+void weights_join(struct weights * weights, struct weights_joined * joined, int64_t n_in, int n, const int64_t * n_out, const char * const * names,
+                  const char * fmt, ...) {
+    char prefix[NAME_BYTES], name[2 * NAME_BYTES];
+    FORMAT_NAME(prefix, fmt);
+    struct ggml_tensor * sources[WEIGHTS_MAX_JOINED] = { NULL };
+    *joined = (struct weights_joined) { .n = n };
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%s.%s.weight", prefix, names[i]);
+        sources[i] = require_matrix(weights, name, n_in, n_out[i]);
+        joined->n_out[i] = n_out[i];
+    }
+    for (int i = 0, next; i < n && weights->status == QT_STATUS_OK; i = next) {
+        for (next = i + 1; next < n && weights->copying && sources[next]->type == sources[i]->type; next++) {
+        }
+        joined->matrix[i] = weights->copying ? weights_copy_add(weights->copy, &sources[i], next - i) : sources[i];
+    }
 }
 
 struct ggml_tensor * weights_kernel(struct weights * weights, int k_min, int k_max, int64_t n_in, int64_t n_out, const char * fmt, ...) {
     char name[NAME_BYTES];
     FORMAT_NAME(name, fmt);
-    return require(weights, name, 3, (int64_t[3]) { 0, n_in, n_out }, k_min, k_max, false);
+    return taken(weights, require(weights, name, 3, (int64_t[3]) { 0, n_in, n_out }, k_min, k_max, false));
 }

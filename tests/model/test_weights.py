@@ -1,0 +1,101 @@
+"""Weights copied at load against weights used in the file: the same bytes, whatever types the joined matrices have."""
+
+import re
+
+import numpy as np
+import pytest
+from conftest import MODES, tiny_files
+from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
+
+from qwentts import ModelFileError
+from qwentts.engine import Engine
+
+# name -> type of the matrices whose name the expression finds; q, k and v have three, two or one type
+TYPES = {
+    "as_stored": {},
+    "all_f16": {r"blk\.\d+\..*(attn_[qkv]|ffn_(gate|up))\.weight": np.float16},
+    "v_differs": {r"attn_v\.weight": np.float16},
+    "k_differs": {r"attn_k\.weight": np.float16, r"ffn_up\.weight": np.float16},
+}
+
+
+def retyped(source, target, types):
+    """The file with the matrices of `types` in another type; keys and order stay."""
+    reader = GGUFReader(source)
+    writer = GGUFWriter(target, reader.fields["general.architecture"].contents())
+    for name, field in reader.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":
+            continue
+        kind = field.types[0]
+        writer.add_key_value(name, field.contents(), kind, sub_type=field.types[-1] if kind == GGUFValueType.ARRAY else None)
+    n_changed = 0
+    for tensor in reader.tensors:
+        wanted = [kind for expression, kind in types.items() if re.search(expression, tensor.name)]
+        n_changed += bool(wanted)
+        assert not wanted or tensor.tensor_type == GGMLQuantizationType.F32
+        writer.add_tensor(tensor.name, np.array(tensor.data, dtype=wanted[0] if wanted else None))
+    assert bool(n_changed) == bool(types)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
+
+
+def speak(path):
+    """Every logit of a prompt of 9 rows and 3 frames."""
+    engine = Engine(path, None, threads=2)
+    session, facts, rng = engine.session(), engine.facts, np.random.default_rng(5)
+    heard = []
+
+    def answer(size, call, *arguments):
+        logits = np.empty(size, np.float32)
+        call(*arguments, logits)
+        heard.append(logits)
+        return int(logits[: facts.code_vocab_size].argmax())
+
+    codes = np.zeros(facts.n_code_groups, np.int32)
+    codes[0] = answer(facts.codec_vocab_size, session.prefill, session.text_embed(rng.integers(0, facts.text_vocab_size, 9)))
+    for _ in range(3):
+        codes[1] = answer(facts.code_vocab_size, session.predictor_begin, int(codes[0]))
+        for g in range(2, facts.n_code_groups):
+            codes[g] = answer(facts.code_vocab_size, session.predictor_step, int(codes[g - 1]))
+        codes[0] = answer(facts.codec_vocab_size, session.step, codes, np.zeros(facts.hidden_size, np.float32))
+    engine.close()
+    return np.concatenate(heard)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("types", TYPES)
+def test_copied_and_mapped_weights_give_the_same_bytes(monkeypatch, tmp_path, mode, types):
+    path = retyped(tiny_files(mode)[0], tmp_path / "talker.gguf", TYPES[types])
+    monkeypatch.setenv("QWENTTS_WEIGHTS", "mapped")
+    mapped = speak(path)
+    monkeypatch.setenv("QWENTTS_WEIGHTS", "copied")
+    assert np.isfinite(mapped).all() and np.unique(mapped).size > 100
+    assert np.array_equal(speak(path), mapped)
+
+
+def test_copied_weights_outlive_a_file_that_is_cut(monkeypatch, tmp_path):
+    """What frames read is not in the mapping; only embedding tables and the prompt's projection still are."""
+    source = tiny_files("custom_voice")[0]
+    path = tmp_path / "talker.gguf"
+    path.write_bytes(source.read_bytes())
+    monkeypatch.setenv("QWENTTS_WEIGHTS", "copied")
+    engine = Engine(path, None, threads=1)
+    session, facts = engine.session(), engine.facts
+    logits, again = (np.empty(facts.codec_vocab_size, np.float32) for _ in range(2))
+    rows = np.random.default_rng(6).standard_normal((5, facts.hidden_size)).astype(np.float32)
+    session.prefill(rows, logits)
+    session.reset()
+    with path.open("r+b") as file:
+        file.truncate(0)
+    session.prefill(rows, again)
+    assert np.array_equal(again, logits)
+    engine.close()
+
+
+def test_an_unknown_wish_is_refused(monkeypatch):
+    monkeypatch.setenv("QWENTTS_WEIGHTS", "elsewhere")
+    with pytest.raises(ModelFileError, match="QWENTTS_WEIGHTS is 'elsewhere', valid: mapped, copied"):
+        Engine(tiny_files("base")[0], None)
