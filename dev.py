@@ -4,21 +4,32 @@ build      configure and compile build/dev (warnings are errors, C tests include
 test       build, then pytest: the whole default suite, against the installed package
 reference  pytest -m reference against the official qwen-tts 0.1.1, in build/reference-venv (made on first use, about 2 GB)
 sanitize   op runner, ABI probe and a tiny end-to-end run under the address and undefined-behaviour sanitizers
+emulate    other processors than this one: model tests with the scalar tier forced; C tests and a sentence from the installed package under
+           qemu without AVX; C tests cross-compiled for AArch64 under qemu (Debian: qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 golden     make the recorded goldens again with the official package (tools/make_golden.py)
 compare    time ours and the qwentts.cpp wheel side by side: compare TALKER.gguf CODEC.gguf [options of tools/compare_peers.py]
 """
 
 from __future__ import annotations
 
+import array
 import os
+import platform
+import shutil
+import signal
 import subprocess
 import sys
 import venv
+import wave
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 REFERENCE_VENV = ROOT / "build" / "reference-venv"
 TINY = ROOT / "tests" / "golden" / "tiny"
+SYSROOT = Path("/usr/aarch64-linux-gnu")
+FIRST_X86_64 = ("qemu-x86_64", "-cpu", "qemu64")  # SSE2 and little else
+WITHOUT_AVX = ("qemu-x86_64", "-cpu", "Nehalem")  # the oldest that the wheels of numpy run on (x86-64-v2)
+AARCH64 = ("qemu-aarch64", "-L", SYSROOT)
 PAIRS = {"custom_voice": "codec_a", "base": "codec_a", "voice_design": "codec_b"}  # talkers and the codecs that know their groups
 
 
@@ -75,28 +86,98 @@ def golden(*arguments: str) -> None:
     run(reference_python(), "tools/make_golden.py", *arguments)
 
 
+def c_tests(folder: Path, tiers: list[str], *launcher: str | Path, env: dict[str, str] | None = None) -> None:
+    """Run the C tests of a build, each behind the words of the launcher (an emulator, or nothing)."""
+    binaries = folder / "tests" / "c"
+    for tier in tiers:
+        run(*launcher, binaries / "op_runner", "test", "--tier", tier, "--quiet", env=env)
+    for name in ("abi_c99", "alloc_overlap", "gguf_malformed", "codec_snapshots_lru"):
+        run(*launcher, binaries / name, env=env)
+    for mode, codec_name in PAIRS.items():
+        talker, codec = next((TINY / mode).glob("*.gguf")), next((TINY / codec_name).glob("*.gguf"))
+        run(*launcher, binaries / "session_run", talker, codec, env=env)
+        run(*launcher, binaries / "stream_equals_one_pass", codec, env=env)
+        if mode == "base":
+            run(*launcher, binaries / "hear_run", talker, codec, env=env)
+
+
+def tiers_of(folder: Path, *launcher: str | Path) -> list[str]:
+    """Instruction tiers that a build offers on this processor, or on the launcher's."""
+    words = [*launcher, folder / "tests" / "c" / "op_runner", "support", "--tiers"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+
+
 def sanitize() -> None:
     folder = ROOT / "build" / "sanitize"
     cmake_build(folder, "-DQT_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo")
-    binaries = folder / "tests" / "c"
     strict = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_leaks=1"}
-    for tier in subprocess.run([binaries / "op_runner", "support", "--tiers"], capture_output=True, text=True, check=True).stdout.split():
-        run(binaries / "op_runner", "test", "--tier", tier, "--quiet", env=strict)
-    for name in ("abi_c99", "alloc_overlap", "gguf_malformed", "codec_snapshots_lru"):
-        run(binaries / name, env=strict)
-    for mode, codec_name in PAIRS.items():
-        talker, codec = next((TINY / mode).glob("*.gguf")), next((TINY / codec_name).glob("*.gguf"))
-        run(binaries / "session_run", talker, codec, env=strict)
-        run(binaries / "stream_equals_one_pass", codec, env=strict)
-        if mode == "base":
-            run(binaries / "hear_run", talker, codec, env=strict)
+    c_tests(folder, tiers_of(folder), env=strict)
+
+
+def emulate() -> None:
+    need_for_emulation()
+    env = build()
+    run(sys.executable, "-m", "pytest", "-q", "tests/model", env=env | {"QWENTTS_CPU_TIER": "scalar"})
+    emulator_refuses_avx()
+    expect("tiers without AVX", tiers_of(ROOT / "build" / "dev", *FIRST_X86_64), ["scalar"])
+    c_tests(ROOT / "build" / "dev", ["scalar"], *FIRST_X86_64)
+    speak_without_avx()
+
+    folder = ROOT / "build" / "aarch64"
+    cmake_build(folder, f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'cmake' / 'aarch64-linux-gnu.cmake'}")
+    expect("tiers on AArch64", tiers_of(folder, *AARCH64), ["scalar", "neon"])
+    c_tests(folder, ["neon"], *AARCH64)
+
+
+def expect(what: str, got: object, wanted: object) -> None:
+    """End the program unless both are equal."""
+    if got != wanted:
+        sys.exit(f"dev.py: {what}: {got}, expected {wanted}")
+    print(f"{what}: {got}", flush=True)
+
+
+def need_for_emulation() -> None:
+    """End the program with what to install, when something is missing."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        sys.exit(f"dev.py: emulate runs on x86-64 Linux, this is {sys.platform} on {platform.machine()}")
+    packages = {"qemu-x86_64": "qemu-user", "qemu-aarch64": "qemu-user", "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu"}
+    missing = {package for program, package in packages.items() if not shutil.which(program)}
+    if not (SYSROOT / "include" / "stdio.h").exists():
+        missing.add("libc6-dev-arm64-cross")
+    if missing:
+        sys.exit(f"dev.py: emulate needs: apt-get install {' '.join(sorted(missing))} (Debian and Ubuntu names)")
+
+
+def emulator_refuses_avx() -> None:
+    """End the program if the emulated processors run an AVX instruction: then the runs behind them would show nothing."""
+    folder = ROOT / "build" / "emulate"
+    folder.mkdir(parents=True, exist_ok=True)
+    source, program = folder / "avx.c", folder / "avx"
+    source.write_text('int main(void) { __asm__ volatile("vxorps %ymm0, %ymm0, %ymm0"); return 0; }\n', encoding="utf-8")
+    run(os.environ.get("CC", "cc"), "-static", "-o", program, source)
+    for launcher in (FIRST_X86_64, WITHOUT_AVX):
+        code = subprocess.run([*launcher, program], stderr=subprocess.DEVNULL).returncode
+        expect(f"an AVX instruction on {launcher[-1]} ends with", signal.Signals(-code).name if code < 0 else code, "SIGILL")
+
+
+def speak_without_avx() -> None:
+    """The installed package's voice, from an emulated old processor and from this one with the scalar tier: 16-bit samples within 1."""
+    said = []
+    for name, launcher in (("native", ()), ("emulated", WITHOUT_AVX)):
+        path = ROOT / "build" / "emulate" / f"{name}.wav"
+        words = [sys.executable, "-m", "qwentts", "Hello.", "-o", path, "--max-new", "4", "--greedy", "--json", "--quiet"]
+        run(*launcher, *words, env={"QWENTTS_CPU_TIER": "" if launcher else "scalar"})
+        with wave.open(str(path)) as wav:
+            said.append(array.array("h", wav.readframes(wav.getnframes())))
+    apart = max(abs(a - b) for a, b in zip(*said, strict=True))
+    expect("largest difference of emulated and native samples is at most 1", apart <= 1, True)
 
 
 def compare(*arguments: str) -> None:
     run(sys.executable, "tools/compare_peers.py", *arguments)
 
 
-COMMANDS = {"build": build, "test": test, "reference": reference, "sanitize": sanitize, "golden": golden, "compare": compare}
+COMMANDS = {command.__name__: command for command in (build, test, reference, sanitize, emulate, golden, compare)}
 
 
 def main() -> None:

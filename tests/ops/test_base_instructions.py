@@ -30,7 +30,7 @@ LINE = re.compile(r"^\s+[0-9a-f]+:\t((?:[0-9a-f]{2} )+)\s*\t(.*)$")
 def library_objects() -> list[Path]:
     """The object files of the library, as the build folder of the C tests lists them."""
     folder = next((f for f in program("op_runner").parents if (f / "compile_commands.json").is_file()), None)
-    assert folder is not None, f"no compile_commands.json above {program('op_runner')}: the C tests must come from this project's CMake build"
+    assert folder is not None, f"no compile_commands.json above {program('op_runner')}: not a CMake build of this project"
     commands = json.loads((folder / "compile_commands.json").read_text(encoding="utf-8"))
     outputs = [Path(row["directory"]) / (row.get("output") or re.search(r" -o (\S+)", row["command"])[1]) for row in commands]
     return [path for path in outputs if PROGRAM_OBJECTS not in path.relative_to(folder).parts]
@@ -67,10 +67,12 @@ def test_wide_objects_are_seen_as_such(tier: str) -> None:
     ("statement", "young"),
     [
         ("haddps %xmm1, %xmm2", True), ("pshufb %xmm1, %xmm2", True), ("popcnt %rax, %rbx", True), ("lzcnt %r8, %r9", True),
-        ("crc32b %al, %ebx", True), ("roundps $0, %xmm1, %xmm9", True), ("vaddps %xmm1, %xmm2, %xmm3", True), ("shlx %rax, %rbx, %rcx", True),
-        ("vaddps %zmm1, %zmm2, %zmm3", True), ("lddqu (%rax), %xmm0", True), ("movddup %xmm1, %xmm2", True), ("addsubps %xmm1, %xmm2", True),
-        ("addps %xmm1, %xmm2", False), ("bsr %rax, %rbx", False), ("endbr64", False), ("rep movsb", False), ("mulsd %xmm8, %xmm9", False),
-        ("movhps (%rax), %xmm1", False), ("nopw %cs:0(%rax,%rax,1)", False), ("cvttsd2si %xmm0, %rax", False),
+        ("crc32b %al, %ebx", True), ("roundps $0, %xmm1, %xmm9", True), ("vaddps %xmm1, %xmm2, %xmm3", True),
+        ("shlx %rax, %rbx, %rcx", True), ("vaddps %zmm1, %zmm2, %zmm3", True), ("lddqu (%rax), %xmm0", True),
+        ("movddup %xmm1, %xmm2", True), ("addsubps %xmm1, %xmm2", True),
+        ("addps %xmm1, %xmm2", False), ("bsr %rax, %rbx", False), ("endbr64", False), ("rep movsb", False),
+        ("mulsd %xmm8, %xmm9", False), ("movhps (%rax), %xmm1", False), ("nopw %cs:0(%rax,%rax,1)", False),
+        ("cvttsd2si %xmm0, %rax", False),
     ],
 )  # fmt: skip
 def test_age_of_an_instruction(statement: str, young: bool, tmp_path: Path) -> None:
