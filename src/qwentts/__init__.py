@@ -10,15 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._lib import library_version
-    from .errors import Cancelled, GenerateError, ModeError, ModelFileError, OutOfMemory, OutputError, ParameterError, QwenTTSError
+    from .errors import (
+        Cancelled,
+        DownloadError,
+        GenerateError,
+        ModeError,
+        ModelFileError,
+        OutOfMemory,
+        OutputError,
+        ParameterError,
+        QwenTTSError,
+    )
     from .speech import Chunk, Piece, Speech
     from .tts import TTS
     from .voice import Voice
 
 __version__ = "0.1.0"
 __all__ = [
-    "TTS", "Cancelled", "Chunk", "GenerateError", "ModeError", "ModelFileError", "OutOfMemory", "OutputError", "ParameterError", "Piece",
-    "QwenTTSError", "Speech", "Voice", "library_version",
+    "TTS", "Cancelled", "Chunk", "DownloadError", "GenerateError", "ModeError", "ModelFileError", "OutOfMemory", "OutputError",
+    "ParameterError", "Piece", "QwenTTSError", "Speech", "Voice", "library_version",
 ]  # fmt: skip
 
 _MODULES = {"TTS": "tts", "Voice": "voice", "Chunk": "speech", "Piece": "speech", "Speech": "speech", "library_version": "_lib"}

@@ -23,6 +23,7 @@ COMMANDS = {
     "convert": ("cli_convert", "a checkpoint folder to GGUF files"),
     "inspect": ("cli_inspect", "what a GGUF file holds"),
     "bench": ("cli_bench", "how fast a model speaks on this machine"),
+    "download": ("cli_download", "the files of a named model, from the hub"),
 }
 
 
@@ -92,7 +93,7 @@ def _fill(parser: Parser, module: str, add: str = "add_arguments") -> Parser:
 
 
 def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callable[[], Any]) -> int:
-    from .errors import Cancelled, GenerateError, OutOfMemory, OutputError, QwenTTSError
+    from .errors import Cancelled, DownloadError, GenerateError, OutOfMemory, OutputError, QwenTTSError
 
     if sys.stderr is None:  # closed: notes must not end up in standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -111,7 +112,7 @@ def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callabl
         return 1
     except ImportError as error:  # the library, or a package that it needs
         fail(str(error).removeprefix("qwentts: "), 2)
-    except (GenerateError, OutOfMemory, OutputError) as error:
+    except (DownloadError, GenerateError, OutOfMemory, OutputError) as error:
         fail(error, 1)
     except MemoryError:
         fail("out of memory", 1)

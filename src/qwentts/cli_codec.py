@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from . import hub
 from .audio import SUBTYPES, save_wav
 from .engine import CODEC, TALKER, Engine
 from .errors import GenerateError, ModeError, ParameterError
@@ -32,9 +33,9 @@ HELP = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of `qwentts codec` and `qwen-codec`."""
     parser.description = HELP
-    parser.add_argument("--model", metavar="GGUF", required=True, help="codec file, qwen-tokenizer-*.gguf")
+    parser.add_argument("--model", metavar="GGUF", required=True, help="codec file, qwen-tokenizer-*.gguf, or 12hz: the downloaded one")
     parser.add_argument("-i", "--input", metavar="PATH", help=".rvq: decode; audio: encode")
-    parser.add_argument("--talker", metavar="GGUF", help="talker file of a base model: encoding also writes the speaker embedding (.spk)")
+    parser.add_argument("--talker", metavar="GGUF", help="base model, file or name: encoding also writes the speaker embedding (.spk)")
     parser.add_argument("--format", default="wav16", choices=tuple(SUBTYPES), help="16 or 24 bits, or 32-bit float (default wav16)")
     ours = parser.add_argument_group("beyond the specification")
     ours.add_argument("--codec-chunk-dur", type=float, metavar="S", help="seconds of audio decoded at a time (default 24)")
@@ -53,7 +54,9 @@ def run(args: argparse.Namespace) -> None:
         raise ParameterError("--talker is for encoding: give audio with -i")
     recording = read_recording(source) if source is not None and not decodes else None
     start = perf_counter()
-    engine = Engine(args.talker, args.model, backend=args.backend, threads=args.threads, codec_chunk_s=args.codec_chunk_dur)
+    talker = hub.find("talker", args.talker) if hub.is_name(args.talker) else args.talker
+    codec = hub.find("codec", args.model) if hub.is_name(args.model) else args.model
+    engine = Engine(talker, codec, backend=args.backend, threads=args.threads, codec_chunk_s=args.codec_chunk_dur)
     try:
         figures: dict[str, Any] = {"load_s": perf_counter() - start, "backend": engine.backend_name}
         if args.talker is not None:

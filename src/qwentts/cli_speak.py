@@ -58,8 +58,10 @@ def _add_options(parser: argparse.ArgumentParser, *, model_required: bool) -> No
     """The specification's flags, and ours behind them."""
     parser.description = HELP
     demo = "" if model_required else " (default: the demonstration voice)"
-    parser.add_argument("--model", metavar="GGUF", help=f"talker file, qwen-talker-*.gguf{demo}", required=model_required)
-    parser.add_argument("--codec", metavar="GGUF", help=f"codec file, qwen-tokenizer-*.gguf{demo}", required=model_required)
+    parser.add_argument(
+        "--model", metavar="GGUF", help=f"talker: qwen-talker-*.gguf, or a name: 0.6b-customvoice{demo}", required=model_required
+    )
+    parser.add_argument("--codec", metavar="GGUF", help=f"codec file, qwen-tokenizer-*.gguf; a named model brings its own{demo}")
     parser.add_argument("-o", "--output", metavar="PATH", required=True, help="WAV file to write, - for standard output, as it is made")
     parser.add_argument("--format", default="wav16", choices=tuple(SUBTYPES), help="16 or 24 bits, or 32-bit float (default wav16)")
     parser.add_argument(

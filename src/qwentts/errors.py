@@ -31,6 +31,10 @@ class OutOfMemory(QwenTTSError, MemoryError):
     """Memory could not be had."""
 
 
+class DownloadError(QwenTTSError, RuntimeError):
+    """A file could not be fetched; the message says why, and how to do without."""
+
+
 class Cancelled(QwenTTSError):
     """The call was cancelled."""
 

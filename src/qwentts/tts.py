@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from . import hub
 from . import language as languages
 from . import prompt as prompts
 from .engine import TALKER, Engine, Session, Tap
@@ -36,8 +37,8 @@ SPEAKER_RATE_HZ = 24000  # what the speaker encoder hears, whatever the codec's 
 VOICES_KEPT = 16  # voices whose prompt rows are kept; a second of reference is 50 KB at a width of 1024
 CLOSE_S = 60.0
 DEMO_NOTE = (
-    "no model given, so the small demonstration voice speaks; for a real one download a Qwen3-TTS-12Hz checkpoint,"
-    " run `qwentts convert CHECKPOINT_DIR`, and name the two files with --model and --codec"
+    "no model given, so the small demonstration voice speaks; for a real one run `qwentts download 0.6b-customvoice` and add"
+    " --model 0.6b-customvoice, or `qwentts convert CHECKPOINT_DIR` and name the two files with --model and --codec"
 )
 
 
@@ -51,7 +52,7 @@ def demo_files() -> tuple[Path, Path]:
 
 
 class TTS:
-    """A voice model, loaded.
+    """A voice model, loaded: the demonstration voice, two files, or a name such as `0.6b-customvoice` (hub.py).
 
     >>> from qwentts import TTS
     >>> with TTS() as tts:                         # the demonstration voice in the package
@@ -71,6 +72,7 @@ class TTS:
         clamp_fp16: bool = False,
         codec_chunk_s: float | None = None,
     ) -> None:
+        model, codec = hub.resolve(model, codec)
         if (model is None) != (codec is None):
             missing = "codec (qwen-tokenizer-*.gguf)" if codec is None else "model (qwen-talker-*.gguf)"
             raise ParameterError(f"{missing} is missing: give both files, or neither for the demonstration voice")
