@@ -18,20 +18,13 @@ import hashlib
 import json
 import math
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
-SOURCE = Path(__file__).resolve().parent.parent / "src"
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-try:
-    import qwentts  # noqa: F401
-except ImportError:  # not installed here, or its library is not built: the converter is Python alone
-    sys.modules["qwentts"] = types.ModuleType("qwentts")
-    sys.modules["qwentts"].__path__ = [str(SOURCE / "qwentts")]
 import tiny_vocab  # noqa: E402
 
 from qwentts.convert import convert  # noqa: E402

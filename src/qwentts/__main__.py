@@ -31,5 +31,10 @@ def main_qwen_codec() -> int:
     return _enter("main_qwen_codec")
 
 
+def main_qwen_quantize() -> int:
+    """`qwen-quantize`."""
+    return _enter("main_qwen_quantize")
+
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,5 @@
-"""The command line: the table of commands of `qwentts`, the programs `qwen-tts` and `qwen-codec`, and how errors end a run.
+"""The command line: the table of commands of `qwentts`, the programs `qwen-tts`, `qwen-codec` and `qwen-quantize`, and how errors end a
+run.
 
 Bad input: one line `qwentts: error: ...` on stderr and exit code 2. Failed computation or a write that fails midway: the same line, exit
 code 1. Ctrl-C: 130. Warnings are single lines too and leave the exit code 0.
@@ -21,6 +22,7 @@ COMMANDS = {
     "tts": ("cli_speak", "text to a WAV file (also without the word tts)"),
     "codec": ("cli_codec", "audio to codes and back"),
     "convert": ("cli_convert", "a checkpoint folder to GGUF files"),
+    "quantize": ("cli_quantize", "a GGUF file in another element type"),
     "inspect": ("cli_inspect", "what a GGUF file holds"),
     "bench": ("cli_bench", "how fast a model speaks on this machine"),
     "download": ("cli_download", "the files of a named model, from the hub"),
@@ -83,6 +85,11 @@ def main_qwen_tts(argv: Sequence[str] | None = None, *, ready: Callable[[], Any]
 def main_qwen_codec(argv: Sequence[str] | None = None, *, ready: Callable[[], Any] = _nothing) -> int:
     """`qwen-codec`: audio to codes and back."""
     return _run(lambda: _fill(Parser(prog="qwen-codec"), "cli_codec"), list(sys.argv[1:] if argv is None else argv), ready)
+
+
+def main_qwen_quantize(argv: Sequence[str] | None = None, *, ready: Callable[[], Any] = _nothing) -> int:
+    """`qwen-quantize`: a GGUF file in another element type."""
+    return _run(lambda: _fill(Parser(prog="qwen-quantize"), "cli_quantize"), list(sys.argv[1:] if argv is None else argv), ready)
 
 
 def _fill(parser: Parser, module: str, add: str = "add_arguments") -> Parser:

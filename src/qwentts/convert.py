@@ -4,54 +4,43 @@
     codec folder   -> qwen-tokenizer-12hz-{VARIANT}.gguf
 
 Everything is checked before the first byte is written: configuration, vocabulary, and every tensor by name and shape.
-Then header and tensor table are written with the `gguf` package and the data streamed behind them, so that memory stays
-at one block of rows (16 MiB as float32) and its encoding. A file appears under its name only when it is complete.
+Then header and tensor table are written and the data streamed behind them, so that memory stays at one block of rows (16 MiB
+as float32) and its encoding. Types come from the library's policy (tensor_types.py), which the quantizer shares.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter
 from tqdm import tqdm
 
 from .convert_codec import codec_entries, unused_codec_tensors
 from .convert_keys import MODES, add_codec_keys, add_talker_keys, mode, size_label
 from .convert_layout import Entry, Section, resolve, talker_entries
-from .convert_quant import encode, tensor_bytes, tensor_type, variant_type
 from .convert_source import SourceTensor, open_checkpoint, read_json
 from .convert_vocab import read_vocabulary
 from .errors import ModelFileError
+from .gguf_write import GGUFWriter, Keys, Slot
+from .tensor_types import choose_types, encode, set_file_type, tensor_bytes, variant_name, variants
 
 TALKER_TYPE, CODEC_TYPE = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
 CODEBOOK_EPSILON = 1e-5  # the official codebooks clamp usage counts to this
-ALIGNMENT_BYTES = 32
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One file to write, fully checked."""
+    """One file to write, fully checked; a slot for each entry."""
 
     path: Path
-    architecture: str
-    add_keys: Callable[[GGUFWriter], None]
+    keys: Keys
     entries: list[Entry]
+    slots: list[Slot]
     tensors: dict[str, SourceTensor]
-    variant: GGMLQuantizationType
-
-    def type_of(self, entry: Entry) -> GGMLQuantizationType:
-        """The element type the entry gets in this file."""
-        return tensor_type(entry.target, entry.shape, self.variant)
-
-    def bytes_of(self, entry: Entry) -> int:
-        """Bytes of the entry's data, without padding."""
-        return tensor_bytes(entry.shape, self.type_of(entry))
 
 
 def convert(
@@ -59,7 +48,8 @@ def convert(
 ) -> list[Path]:
     """Writes the GGUF files of a checkpoint and returns their paths.
 
-    `out_dir` defaults to the current folder, `type` is f32, f16, bf16 or q8_0, `progress` None shows a bar on a terminal.
+    `out_dir` defaults to the current folder, `type` is one of tensor_types.variants() in any letter case, `progress` None shows a bar on a
+    terminal.
     Raises ModelFileError, naming the file, key or tensor, for what is not understood; no partial file is left.
     """
     folder = Path(checkpoint_dir)
@@ -68,7 +58,7 @@ def convert(
     out = Path.cwd() if out_dir is None else Path(out_dir)
     plans = _plans(folder, out, type)
     out.mkdir(parents=True, exist_ok=True)
-    total = sum(plan.bytes_of(entry) for plan in plans for entry in plan.entries)
+    total = sum(slot.n_bytes for plan in plans for slot in plan.slots)
     show = sys.stderr.isatty() if progress is None else progress
     with tqdm(total=total, unit="B", unit_scale=True, disable=not show, file=sys.stderr) as bar:
         for plan in plans:
@@ -78,7 +68,7 @@ def convert(
 
 
 def _plans(folder: Path, out: Path, type_name: str) -> list[Plan]:
-    variant = variant_type(type_name)
+    variant = variant_name(type_name, variants())
     config = Section(read_json(folder / "config.json"), str(folder / "config.json"))
     model_type = config.values.get("model_type")
     if model_type == CODEC_TYPE:
@@ -93,7 +83,7 @@ def _plans(folder: Path, out: Path, type_name: str) -> list[Plan]:
     return plans
 
 
-def _talker_plan(folder: Path, config: Section, out: Path, variant: GGMLQuantizationType) -> Plan:
+def _talker_plan(folder: Path, config: Section, out: Path, variant: str) -> Plan:
     if config.values.get("tokenizer_type") != CODEC_TYPE:
         found = config.values.get("tokenizer_type")
         raise ModelFileError(f"{config.where}: tokenizer_type {found!r} is not {CODEC_TYPE}")
@@ -107,61 +97,52 @@ def _talker_plan(folder: Path, config: Section, out: Path, variant: GGMLQuantiza
         raise ModelFileError(f"{folder}: {len(vocabulary.tokens)} tokens, but the text embedding has {rows} rows")
     generation_file = folder / "generation_config.json"
     generation = read_json(generation_file) if generation_file.is_file() else {}
-
-    def add_keys(writer: GGUFWriter) -> None:
-        add_talker_keys(writer, config, generation, vocabulary)
-
-    add_keys(GGUFWriter(None, "qwen3-tts"))  # refusals come before the first file is opened
-    name = f"qwen-talker-{size_label(config)}-{MODES[mode(config)]}-{variant.name}.gguf"
-    return Plan(out / name, "qwen3-tts", add_keys, entries, tensors, variant)
+    keys = _keys("qwen3-tts", variant)
+    add_talker_keys(keys, config, generation, vocabulary)
+    name = f"qwen-talker-{size_label(config)}-{MODES[mode(config)]}-{variant}.gguf"
+    return Plan(out / name, keys, entries, _slots(entries, variant), tensors)
 
 
-def _codec_plan(folder: Path, config: Section, out: Path, variant: GGMLQuantizationType) -> Plan:
+def _codec_plan(folder: Path, config: Section, out: Path, variant: str) -> Plan:
     if config.values.get("model_type") != CODEC_TYPE:
         raise ModelFileError(f"{config.where}: model_type {config.values.get('model_type')!r} is not {CODEC_TYPE}")
     tensors = open_checkpoint(folder)
     entries = codec_entries(config)
     resolve(entries, tensors, str(folder), unused_codec_tensors(config))
+    keys = _keys("qwen3-tts-tokenizer", variant)
+    add_codec_keys(keys, config)
+    return Plan(out / f"qwen-tokenizer-12hz-{variant}.gguf", keys, entries, _slots(entries, variant), tensors)
 
-    def add_keys(writer: GGUFWriter) -> None:
-        add_codec_keys(writer, config)
 
-    add_keys(GGUFWriter(None, "qwen3-tts-tokenizer"))
-    return Plan(out / f"qwen-tokenizer-12hz-{variant.name}.gguf", "qwen3-tts-tokenizer", add_keys, entries, tensors, variant)
+def _keys(architecture: str, variant: str) -> Keys:
+    keys = Keys()
+    keys.set_string("general.architecture", architecture)
+    set_file_type(keys, variant)
+    return keys
+
+
+def _slots(entries: list[Entry], variant: str) -> list[Slot]:
+    """A row of the tensor table for each entry: its shape, fastest axis first, and its type in this file."""
+    shapes = {entry.target: tuple(reversed(entry.shape)) for entry in entries}
+    types = choose_types(shapes, variant)
+    return [Slot(name, ne, types[name].type, tensor_bytes(ne, types[name].type)) for name, ne in shapes.items()]
 
 
 def _write(plan: Plan, bar: tqdm) -> None:
-    """Writes one file under a temporary name beside its own and renames it when it is complete."""
-    partial = plan.path.with_name(f".{plan.path.name}.{os.getpid()}.partial")
-    try:
-        writer = GGUFWriter(partial, plan.architecture)
-        plan.add_keys(writer)
-        for entry in plan.entries:
-            dtype = plan.type_of(entry)
-            writer.add_tensor_info(entry.target, entry.shape, np.dtype(np.float32), plan.bytes_of(entry), raw_dtype=dtype)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        writer.close()
-        with open(partial, "ab") as file:
-            file.write(b"\0" * (-file.tell() % ALIGNMENT_BYTES))
-            for entry in plan.entries:
-                for block in _encoded(plan, entry):
-                    file.write(block)
-                    bar.update(len(block))
-                file.write(b"\0" * (-file.tell() % ALIGNMENT_BYTES))
-        os.replace(partial, plan.path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with GGUFWriter(plan.path, plan.keys, plan.slots) as out:
+        for entry, slot in zip(plan.entries, plan.slots, strict=True):
+            out.add(_encoded(plan, entry, slot, bar))
 
 
-def _encoded(plan: Plan, entry: Entry) -> Iterator[bytes]:
+def _encoded(plan: Plan, entry: Entry, slot: Slot, bar: tqdm) -> Iterator[memoryview]:
     """The entry's data in its type, block by block; refuses NaN, warns about a matrix of zeros."""
-    source, dtype, peak = plan.tensors[entry.source], plan.type_of(entry), 0.0
+    source, peak = plan.tensors[entry.source], 0.0
     blocks = iter([_codebook(plan, entry)]) if entry.usage is not None else source.rows()
     for rows in blocks:
         peak = max(peak, float(np.abs(rows).max(initial=0.0)))
-        yield encode(entry.source, rows, dtype)
+        data, _ = encode(entry.source, rows, slot.type)
+        yield data
+        bar.update(len(data))
     if peak == 0.0 and len(entry.shape) > 1:
         warnings.warn(f"{source.file}: tensor {entry.source} is all zero", stacklevel=2)
 

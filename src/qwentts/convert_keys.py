@@ -1,6 +1,6 @@
 """GGUF keys of talker and codec files, in the order and with the types of the published ones.
 
-Input: config.json (and generation_config.json for a talker); output: a gguf writer that holds every key.
+Input: config.json (and generation_config.json for a talker); output: every key, encoded.
 Defaults are those of the official configuration classes, for keys that checkpoints leave out.
 """
 
@@ -10,11 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gguf import GGUFValueType, GGUFWriter
-
 from .convert_layout import Section
 from .convert_vocab import Vocabulary
 from .errors import ModelFileError
+from .gguf_write import Keys
 
 MODES = {"custom_voice": "customvoice", "voice_design": "voicedesign", "base": "base"}
 GENERATION = [  # GGUF key, checkpoint key, published value
@@ -65,62 +64,62 @@ def mode(config: Section) -> str:
     return value
 
 
-def add_talker_keys(writer: GGUFWriter, config: Section, generation: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+def add_talker_keys(keys: Keys, config: Section, generation: Mapping[str, Any], vocabulary: Vocabulary) -> None:
     """Adds every key of a talker file."""
     p = "qwen3-tts"
     talker = config.sub("talker_config")
     predictor = talker.sub("code_predictor_config")
-    writer.add_string("general.name", f"Qwen3-TTS-12Hz-{size_label(config).upper()}-{mode(config)}")
-    writer.add_string(f"{p}.tokenizer_type", _text(config, "tokenizer_type"))
-    writer.add_string(f"{p}.model_size", _text(config, "tts_model_size"))
-    writer.add_string(f"{p}.model_type", mode(config))
-    writer.add_uint32(f"{p}.num_code_groups", talker.int("num_code_groups"))
+    keys.set_string("general.name", f"Qwen3-TTS-12Hz-{size_label(config).upper()}-{mode(config)}")
+    keys.set_string(f"{p}.tokenizer_type", _text(config, "tokenizer_type"))
+    keys.set_string(f"{p}.model_size", _text(config, "tts_model_size"))
+    keys.set_string(f"{p}.model_type", mode(config))
+    keys.set_uint32(f"{p}.num_code_groups", talker.int("num_code_groups"))
 
     for prefix, section in ((f"{p}.talker", talker), (f"{p}.code_pred", predictor)):
         heads, hidden = section.int("num_attention_heads"), section.int("hidden_size")
-        writer.add_uint32(f"{prefix}.embedding_length", hidden)
-        writer.add_uint32(f"{prefix}.feed_forward_length", section.int("intermediate_size"))
-        writer.add_uint32(f"{prefix}.block_count", section.int("num_hidden_layers"))
-        writer.add_uint32(f"{prefix}.attention.head_count", heads)
-        writer.add_uint32(f"{prefix}.attention.head_count_kv", section.int("num_key_value_heads", heads))
-        writer.add_uint32(f"{prefix}.attention.key_length", section.int("head_dim", hidden // max(1, heads)))
-        writer.add_uint32(f"{prefix}.vocab_size", section.int("vocab_size"))
+        keys.set_uint32(f"{prefix}.embedding_length", hidden)
+        keys.set_uint32(f"{prefix}.feed_forward_length", section.int("intermediate_size"))
+        keys.set_uint32(f"{prefix}.block_count", section.int("num_hidden_layers"))
+        keys.set_uint32(f"{prefix}.attention.head_count", heads)
+        keys.set_uint32(f"{prefix}.attention.head_count_kv", section.int("num_key_value_heads", heads))
+        keys.set_uint32(f"{prefix}.attention.key_length", section.int("head_dim", hidden // max(1, heads)))
+        keys.set_uint32(f"{prefix}.vocab_size", section.int("vocab_size"))
         if section is talker:
-            writer.add_uint32(f"{prefix}.text_vocab_size", talker.int("text_vocab_size", 151936))
-            writer.add_uint32(f"{prefix}.text_hidden_size", talker.int("text_hidden_size"))
-        writer.add_uint32(f"{prefix}.context_length", section.int("max_position_embeddings", 32768))
-        writer.add_float32(f"{prefix}.rope.freq_base", section.float("rope_theta", 10000.0))
-        writer.add_float32(f"{prefix}.attention.layer_norm_rms_epsilon", section.float("rms_norm_eps", 1e-6))
+            keys.set_uint32(f"{prefix}.text_vocab_size", talker.int("text_vocab_size", 151936))
+            keys.set_uint32(f"{prefix}.text_hidden_size", talker.int("text_hidden_size"))
+        keys.set_uint32(f"{prefix}.context_length", section.int("max_position_embeddings", 32768))
+        keys.set_float32(f"{prefix}.rope.freq_base", section.float("rope_theta", 10000.0))
+        keys.set_float32(f"{prefix}.attention.layer_norm_rms_epsilon", section.float("rms_norm_eps", 1e-6))
         if section is talker:
-            writer.add_uint32(f"{prefix}.position_id_per_seconds", talker.int("position_id_per_seconds", 13))
+            keys.set_uint32(f"{prefix}.position_id_per_seconds", talker.int("position_id_per_seconds", 13))
             scaling = talker.values.get("rope_scaling")
             if isinstance(scaling, Mapping) and scaling.get("mrope_section"):
-                _add_ints(writer, f"{prefix}.rope.mrope_section", Section(scaling, talker.where).ints("mrope_section"))
-                writer.add_bool(f"{prefix}.mrope_interleaved", bool(scaling.get("interleaved", False)))
+                keys.set_int32s(f"{prefix}.rope.mrope_section", Section(scaling, talker.where).ints("mrope_section"))
+                keys.set_bool(f"{prefix}.mrope_interleaved", bool(scaling.get("interleaved", False)))
     if isinstance(config.values.get("speaker_encoder_config"), Mapping):
         encoder = config.sub("speaker_encoder_config")
-        writer.add_uint32(f"{p}.spk_enc.embedding_length", encoder.int("enc_dim", 1024))
-        writer.add_uint32(f"{p}.spk_enc.sample_rate", encoder.int("sample_rate", 24000))
+        keys.set_uint32(f"{p}.spk_enc.embedding_length", encoder.int("enc_dim", 1024))
+        keys.set_uint32(f"{p}.spk_enc.sample_rate", encoder.int("sample_rate", 24000))
 
     for key, source in CODEC_IDS:
-        writer.add_uint32(f"{p}.codec.{key}", talker.int(source))
-    _add_tables(writer, f"{p}.codec", talker)
+        keys.set_uint32(f"{p}.codec.{key}", talker.int(source))
+    _add_tables(keys, f"{p}.codec", talker)
     for key, source, default in TEXT_IDS:
-        writer.add_uint32(f"{p}.text.{key}", config.int(source, default))
+        keys.set_uint32(f"{p}.text.{key}", config.int(source, default))
     for key, source, published in GENERATION:
-        _add_generation(writer, key, generation.get(source, published), published)
+        _add_generation(keys, key, generation.get(source, published), published)
 
-    writer.add_string("tokenizer.ggml.model", "gpt2")
-    writer.add_array("tokenizer.ggml.tokens", vocabulary.tokens)
-    _add_ints(writer, "tokenizer.ggml.token_type", vocabulary.types)
-    writer.add_array("tokenizer.ggml.merges", vocabulary.merges)
-    writer.add_uint32("tokenizer.ggml.eos_token_id", vocabulary.eos_id)
+    keys.set_string("tokenizer.ggml.model", "gpt2")
+    keys.set_strings("tokenizer.ggml.tokens", vocabulary.tokens)
+    keys.set_int32s("tokenizer.ggml.token_type", vocabulary.types)
+    keys.set_strings("tokenizer.ggml.merges", vocabulary.merges)
+    keys.set_uint32("tokenizer.ggml.eos_token_id", vocabulary.eos_id)
 
 
-def add_codec_keys(writer: GGUFWriter, config: Section) -> None:
+def add_codec_keys(keys: Keys, config: Section) -> None:
     """Adds every key of a codec file."""
     p = "qwen3-tts-tokenizer"
-    writer.add_string("general.name", "Qwen3-TTS-Tokenizer-12Hz")
+    keys.set_string("general.name", "Qwen3-TTS-Tokenizer-12Hz")
     for key, default in (
         ("input_sample_rate", 24000),
         ("output_sample_rate", 24000),
@@ -128,7 +127,7 @@ def add_codec_keys(writer: GGUFWriter, config: Section) -> None:
         ("encode_downsample_rate", 1920),
         ("encoder_valid_num_quantizers", 16),
     ):
-        writer.add_uint32(f"{p}.{key}", config.int(key, default))
+        keys.set_uint32(f"{p}.{key}", config.int(key, default))
     d, e = config.sub("decoder_config"), config.sub("encoder_config")
     heads = d.int("num_attention_heads")
     for key, value in (
@@ -145,16 +144,16 @@ def add_codec_keys(writer: GGUFWriter, config: Section) -> None:
         ("num_quantizers", d.int("num_quantizers")),
         ("num_semantic_quantizers", d.int("num_semantic_quantizers", 1)),
     ):
-        writer.add_uint32(f"{p}.decoder.{key}", value)
-    writer.add_float32(f"{p}.decoder.rms_norm_eps", d.float("rms_norm_eps", 1e-5))
-    writer.add_float32(f"{p}.decoder.rope_theta", d.float("rope_theta", 10000.0))
-    writer.add_uint32(f"{p}.decoder.sliding_window", d.int("sliding_window", 72))
-    writer.add_float32(f"{p}.decoder.layer_scale_initial_scale", d.float("layer_scale_initial_scale", 0.01))
-    _add_ints(writer, f"{p}.decoder.upsample_rates", d.ints("upsample_rates"))
-    _add_ints(writer, f"{p}.decoder.upsampling_ratios", d.ints("upsampling_ratios"))
+        keys.set_uint32(f"{p}.decoder.{key}", value)
+    keys.set_float32(f"{p}.decoder.rms_norm_eps", d.float("rms_norm_eps", 1e-5))
+    keys.set_float32(f"{p}.decoder.rope_theta", d.float("rope_theta", 10000.0))
+    keys.set_uint32(f"{p}.decoder.sliding_window", d.int("sliding_window", 72))
+    keys.set_float32(f"{p}.decoder.layer_scale_initial_scale", d.float("layer_scale_initial_scale", 0.01))
+    keys.set_int32s(f"{p}.decoder.upsample_rates", d.ints("upsample_rates"))
+    keys.set_int32s(f"{p}.decoder.upsampling_ratios", d.ints("upsampling_ratios"))
     vq_dim = d.int("vector_quantization_hidden_dimension", d.int("codebook_dim"))
-    writer.add_uint32(f"{p}.decoder.vector_quantization_hidden_dim", vq_dim)
-    writer.add_uint32(f"{p}.decoder.codebook_dim_internal", d.int("codebook_dim") // 2)
+    keys.set_uint32(f"{p}.decoder.vector_quantization_hidden_dim", vq_dim)
+    keys.set_uint32(f"{p}.decoder.codebook_dim_internal", d.int("codebook_dim") // 2)
 
     heads = e.int("num_attention_heads")
     for key, default in (
@@ -166,8 +165,8 @@ def add_codec_keys(writer: GGUFWriter, config: Section) -> None:
         ("dilation_growth_rate", 2),
         ("compress", 2),
     ):
-        writer.add_uint32(f"{p}.encoder.{key}", e.int(key, default))
-    _add_ints(writer, f"{p}.encoder.upsampling_ratios", e.ints("upsampling_ratios"))
+        keys.set_uint32(f"{p}.encoder.{key}", e.int(key, default))
+    keys.set_int32s(f"{p}.encoder.upsampling_ratios", e.ints("upsampling_ratios"))
     for key, default in (
         ("hidden_size", None),
         ("intermediate_size", None),
@@ -176,29 +175,29 @@ def add_codec_keys(writer: GGUFWriter, config: Section) -> None:
         ("num_key_value_heads", heads),
         ("num_hidden_layers", None),
     ):
-        writer.add_uint32(f"{p}.encoder.{key}", e.int(key, default))
-    writer.add_float32(f"{p}.encoder.norm_eps", e.float("norm_eps", 1e-5))
-    writer.add_float32(f"{p}.encoder.rope_theta", e.float("rope_theta", 10000.0))
-    writer.add_float32(f"{p}.encoder.layer_scale_initial_scale", e.float("layer_scale_initial_scale", 0.01))
+        keys.set_uint32(f"{p}.encoder.{key}", e.int(key, default))
+    keys.set_float32(f"{p}.encoder.norm_eps", e.float("norm_eps", 1e-5))
+    keys.set_float32(f"{p}.encoder.rope_theta", e.float("rope_theta", 10000.0))
+    keys.set_float32(f"{p}.encoder.layer_scale_initial_scale", e.float("layer_scale_initial_scale", 0.01))
     for key, default in (
         ("codebook_dim", e.int("vector_quantization_hidden_dimension", e.int("codebook_dim"))),
         ("codebook_size", None),
         ("num_quantizers", None),
         ("num_semantic_quantizers", 1),
     ):
-        writer.add_uint32(f"{p}.encoder.{key}", e.int(key, default))
+        keys.set_uint32(f"{p}.encoder.{key}", e.int(key, default))
     vq_dim = e.int("vector_quantization_hidden_dimension", e.int("codebook_dim"))
-    writer.add_uint32(f"{p}.encoder.vector_quantization_hidden_dim", vq_dim)
+    keys.set_uint32(f"{p}.encoder.vector_quantization_hidden_dim", vq_dim)
 
 
-def _add_tables(writer: GGUFWriter, prefix: str, talker: Section) -> None:
+def _add_tables(keys: Keys, prefix: str, talker: Section) -> None:
     """Language and speaker tables, sorted by name."""
     languages = talker.sub("codec_language_id").values
     names = sorted(languages)
     ids = [_id(languages[n], f"{talker.where}.codec_language_id.{n}") for n in names]
     if names:
-        writer.add_array(f"{prefix}.language_names", names)
-        _add_ints(writer, f"{prefix}.language_ids", ids)
+        keys.set_strings(f"{prefix}.language_names", names)
+        keys.set_int32s(f"{prefix}.language_ids", ids)
     speakers, dialects = talker.values.get("spk_id") or {}, talker.values.get("spk_is_dialect") or {}
     if not speakers:
         return
@@ -207,9 +206,9 @@ def _add_tables(writer: GGUFWriter, prefix: str, talker: Section) -> None:
             raise ModelFileError(f"{talker.where}.{key}: {table!r} is not a table of speakers")
     by_id = dict(zip(ids, names, strict=True))
     order = sorted(speakers)
-    writer.add_array(f"{prefix}.speaker_names", order)
-    _add_ints(writer, f"{prefix}.speaker_ids", [_id(speakers[n], f"{talker.where}.spk_id.{n}") for n in order])
-    writer.add_array(f"{prefix}.speaker_dialects", [_dialect(dialects.get(n), by_id) for n in order])
+    keys.set_strings(f"{prefix}.speaker_names", order)
+    keys.set_int32s(f"{prefix}.speaker_ids", [_id(speakers[n], f"{talker.where}.spk_id.{n}") for n in order])
+    keys.set_strings(f"{prefix}.speaker_dialects", [_dialect(dialects.get(n), by_id) for n in order])
 
 
 def _id(value: Any, where: str) -> int:
@@ -236,20 +235,16 @@ def _dialect(value: Any, languages: Mapping[int, str]) -> str:
     return ""
 
 
-def _add_generation(writer: GGUFWriter, key: str, value: Any, published: Any) -> None:
+def _add_generation(keys: Keys, key: str, value: Any, published: Any) -> None:
     where = f"generation_config.{key}"
     if isinstance(published, bool):
         if not isinstance(value, bool):
             raise ModelFileError(f"{where}: {value!r} is not true or false")
-        writer.add_bool(f"generation.{key}", value)
+        keys.set_bool(f"generation.{key}", value)
     elif isinstance(published, int):
-        writer.add_uint32(f"generation.{key}", Section({key: value}, "generation_config").int(key))
+        keys.set_uint32(f"generation.{key}", Section({key: value}, "generation_config").int(key))
     else:
-        writer.add_float32(f"generation.{key}", Section({key: value}, "generation_config").float(key))
-
-
-def _add_ints(writer: GGUFWriter, key: str, values: list[int]) -> None:
-    writer.add_key_value(key, values, GGUFValueType.ARRAY, sub_type=GGUFValueType.INT32)
+        keys.set_float32(f"generation.{key}", Section({key: value}, "generation_config").float(key))
 
 
 def _text(config: Section, key: str) -> str:

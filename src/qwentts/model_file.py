@@ -7,6 +7,7 @@ Metadata scalars become int, float, bool or str; arrays become numpy arrays or l
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from .errors import ModelFileError
 
 # GGUF value type -> numpy type; strings (8) and arrays (9) are read by hand
 NUMERIC = {0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8"}
-STRING = 8
+STRING, ARRAY = 8, 9
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class TensorInfo:
     type_name: str
     shape: tuple[int, ...]
     n_bytes: int
+    type: int  # ggml_type
+    offset: int  # of the data, from the start of the file
 
     @property
     def n_elements(self) -> int:
@@ -72,6 +75,18 @@ class ModelFile:
         array = np.frombuffer(raw, dtype)
         return array if value.is_array else array[0].item()
 
+    def encoded_keys(self) -> list[tuple[str, bytes]]:
+        """(key, type number and value as the file has them) of all metadata in file order; odd bytes in a key become surrogates."""
+        value, items = ffi.new("struct qt_value *"), []
+        for i in range(lib.qt_file_n_keys(self._handle)):
+            key = lib.qt_file_key(self._handle, i)
+            if lib.qt_file_value(self._handle, key, value) != 0:
+                raise ModelFileError(last_error())
+            tag = struct.pack("<IIQ", ARRAY, value.type, value.n) if value.is_array else struct.pack("<I", value.type)
+            data = bytes(ffi.buffer(value.data, value.n_bytes)) if value.n_bytes else b""
+            items.append((ffi.string(key).decode("utf-8", "surrogateescape"), tag + data))
+        return items
+
     def require(self, key: str, kind: type) -> Any:
         """The value of `key`, which must be of `kind` (int, float, str, list or numpy array); raises ModelFileError."""
         value = self.get(key)
@@ -90,7 +105,8 @@ class ModelFile:
             if lib.qt_file_tensor(self._handle, i, info) != 0:
                 raise ModelFileError(last_error())
             shape = tuple(info.ne[d] for d in range(info.n_dims))
-            rows.append(TensorInfo(_text(info.name), _text(info.type_name), shape, info.n_bytes))
+            offset = lib.qt_file_tensor_offset(self._handle, i)
+            rows.append(TensorInfo(_text(info.name), _text(info.type_name), shape, info.n_bytes, info.type, offset))
         return rows
 
     def tensor(self, index: int) -> np.ndarray:

@@ -26,9 +26,9 @@ from qwentts.convert import convert  # noqa: E402
 from qwentts.convert_codec import codec_entries  # noqa: E402
 from qwentts.convert_keys import size_label  # noqa: E402
 from qwentts.convert_layout import Section, talker_entries  # noqa: E402
-from qwentts.convert_quant import tensor_type  # noqa: E402
 from qwentts.convert_vocab import CONTROL, NORMAL, USER_DEFINED, read_vocabulary  # noqa: E402
-from qwentts.errors import ModelFileError  # noqa: E402
+from qwentts.errors import ModelFileError, QwenTTSError  # noqa: E402
+from qwentts.tensor_types import choose_types  # noqa: E402
 
 if not callable(convert_module):  # `qwentts.convert` may be the module or the function, depending on what the package exports
     convert_module = sys.modules["qwentts.convert"]
@@ -122,9 +122,14 @@ def edit_tensors(folder: Path, change: Any) -> None:
     save_file(tensors, folder / "model.safetensors")
 
 
+def types_of(tensors: dict[str, tuple[int, ...]], variant: str) -> dict[str, T]:
+    """The policy's types of tensors with these row-major shapes."""
+    return {name: T(c.type) for name, c in choose_types({n: tuple(reversed(shape)) for n, shape in tensors.items()}, variant).items()}
+
+
 def refused(folder: Path, out: Path, *words: str, type: str = "f32") -> None:
     """Conversion fails with a message that holds the words, and leaves no file."""
-    with pytest.raises(ModelFileError) as error:
+    with pytest.raises(QwenTTSError) as error:
         convert(folder, out, type=type, progress=False)
     for word in words:
         assert word in str(error.value), str(error.value)
@@ -202,13 +207,14 @@ def test_every_tensor_holds_the_checkpoint_values(checkpoints: Path, tmp_path: P
         entries = codec_entries(config) if "tokenizer" in path.name else talker_entries(config, with_speaker_encoder=mode == "base")
         _, tensors = read(path)
         assert len(tensors) == len(entries)
+        types = types_of({entry.target: entry.shape for entry in entries}, type)
         for entry in entries:
             got, want = values(tensors[entry.target]).reshape(entry.shape), source[entry.source]
             assert tensors[entry.target].shape.tolist() == list(reversed(entry.shape))
             if entry.usage is not None:  # counts under 1e-5 are clamped to it
                 want = want / np.maximum(source[entry.usage], np.float32(1e-5))[:, None]
             dtype = tensors[entry.target].tensor_type
-            assert dtype == tensor_type(entry.target, entry.shape, T[type.upper()])
+            assert dtype == types[entry.target]
             if dtype == T.F32:
                 np.testing.assert_array_equal(got, want, err_msg=entry.target)
             elif dtype == T.Q8_0:
@@ -217,25 +223,6 @@ def test_every_tensor_holds_the_checkpoint_values(checkpoints: Path, tmp_path: P
                 assert (np.abs(got - want) <= step * (0.5 + 127 * 2**-11) + 1e-7).all(), entry.target
             else:
                 np.testing.assert_allclose(got, want, rtol={T.F16: 2**-11, T.BF16: 2**-8}[dtype], atol=1e-7)
-
-
-def test_quantisation_policy() -> None:
-    policy = {
-        ("talker.blk.0.attn_q.weight", (64, 64)): T.Q8_0,
-        ("talker.text_embd.weight", (100, 32)): T.Q8_0,
-        ("talker.blk.0.ffn_up.weight", (64, 40)): T.F16,  # no whole block fits the row
-        ("talker.output_norm.weight", (64,)): T.F32,
-        ("tok_dec.vq_rest.3.codebook", (64, 32)): T.F32,
-        ("tok_dec.vq_first.output_proj.weight", (64, 32, 1)): T.F32,
-        ("tok_enc.vq_semantic.input_proj.weight", (64, 32, 1)): T.F32,
-        ("spk_enc.conv0.weight", (64, 32, 5)): T.F32,
-        ("tok_dec.dec.1.res.0.act1.alpha", (64,)): T.F32,
-        ("tok_dec.dec.1.conv_t.weight", (64, 32, 16)): T.F16,
-        ("tok_dec.dec.1.conv_t.weight", (64, 32, 32)): T.F16,  # a convolution, though its row is a whole block
-        ("tok_dec.upsample.0.pwconv1.weight", (128, 32)): T.Q8_0,
-    }
-    assert {key: tensor_type(*key, T.Q8_0) for key in policy} == policy
-    assert tensor_type("tok_dec.dec.1.conv_t.weight", (64, 32, 16), T.BF16) == T.BF16
 
 
 @pytest.mark.parametrize("dtype", ["F16", "BF16", "F64"])
@@ -401,7 +388,7 @@ def test_damaged_files_are_refused(talker: Path, tmp_path: Path) -> None:
 
 def test_foreign_checkpoints_and_types_are_refused(talker: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    refused(talker, out, "'q4_k_m'", "f32, f16, bf16, q8_0", type="q4_k_m")
+    refused(talker, out, "'q3_k'", "F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_K_S", type="q3_k")
     for section, key, value, words in (
         (None, "model_type", "llama", ("model_type", "'llama'")),
         (None, "tokenizer_type", "qwen3_tts_tokenizer_25hz", ("25hz",)),
@@ -421,11 +408,11 @@ def test_a_failure_midway_keeps_the_old_file_and_no_partial_one(talker: Path, tm
     path = convert(talker, out, progress=False)[0]
     before, calls = path.read_bytes(), []
 
-    def failing(name: str, rows: np.ndarray, dtype: T) -> bytes:
+    def failing(name: str, rows: np.ndarray, type: int) -> tuple[bytes, float]:
         calls.append(name)
         if len(calls) > 20:
             raise KeyboardInterrupt
-        return rows.tobytes()
+        return rows.tobytes(), 0.0
 
     monkeypatch.setattr(convert_module, "encode", failing)
     with pytest.raises(KeyboardInterrupt):
