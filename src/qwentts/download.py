@@ -88,14 +88,19 @@ class _Source:
         self.sha256, self.n_bytes = head.etag, int(head.size)
         self.url = hf_hub_url(repo, file, revision=head.commit_hash or revision, endpoint=endpoint)
 
-    def load(self, stream: BinaryIO, have_bytes: int) -> None:
-        """Append what lies behind the first have_bytes; broken connections are taken up again a few times."""
+    def load(self, stream: BinaryIO) -> None:
+        """Append what the stream lacks; a broken connection is taken up again as long as each one brings something."""
         from huggingface_hub.file_download import http_get
         from huggingface_hub.utils import build_hf_headers
 
-        http_get(
-            self.url, stream, resume_size=have_bytes, headers=build_hf_headers(), expected_size=self.n_bytes, displayed_filename=self.file
-        )
+        size, headers = self.n_bytes, build_hf_headers()
+        while (have_bytes := stream.seek(0, os.SEEK_END)) < size:
+            try:
+                http_get(self.url, stream, resume_size=have_bytes, headers=headers, expected_size=size, displayed_filename=self.file)
+            except Exception as error:  # of httpx or requests: the client's versions differ, and some do not try again themselves
+                if getattr(error, "errno", None) in LOCAL_ERRORS or stream.seek(0, os.SEEK_END) == have_bytes:
+                    raise
+        stream.flush()
 
 
 def _fetch(kind: str, source: _Source, folder: Path) -> Fetched:
@@ -117,10 +122,12 @@ def _fetch(kind: str, source: _Source, folder: Path) -> Fetched:
             missing_bytes, free_bytes = source.n_bytes - have_bytes, shutil.disk_usage(folder).free
             if missing_bytes > free_bytes:
                 raise OutputError(f"{path} needs {missing_bytes:,} more bytes, {folder} has {free_bytes:,} left")
-            source.load(stream, have_bytes)
-            stream.flush()
+            source.load(stream)
             os.fsync(stream.fileno())
-            loaded = _sha256(part)
+            n_bytes, loaded = stream.tell(), _sha256(part)
+            if n_bytes != source.n_bytes:
+                part.unlink()
+                raise DownloadError(f"{source.file} has {n_bytes} bytes, the hub says {source.n_bytes}: it was discarded")
             if loaded != source.sha256:
                 part.unlink()
                 raise DownloadError(f"{source.file} has the SHA-256 {loaded}, the hub says {source.sha256}: it was discarded")
