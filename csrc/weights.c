@@ -3,6 +3,7 @@
 
 #include "log.h"
 #include "memory.h"
+#include "tensor_policy.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -80,8 +81,8 @@ static struct ggml_tensor * find(const struct weights * weights, const char * na
     return gguf_find_tensor(weights->file->gguf, name) < 0 ? NULL : ggml_get_tensor(weights->file->tensors, name);
 }
 
-/* The tensor when its shape is ne (a 0 in ne[0] stands for k_min .. k_max) and its type fits. */
-static struct ggml_tensor * require(struct weights * weights, const char * name, int n_dims, const int64_t ne[3], int k_min, int k_max, bool f32_only) {
+/* The tensor when its shape is ne (a 0 in ne[0] stands for k_min .. k_max) and its type fits: f32 where the policy knows no other. */
+static struct ggml_tensor * require(struct weights * weights, const char * name, int n_dims, const int64_t ne[3], int k_min, int k_max) {
     if (weights->status != QT_STATUS_OK) {
         return NULL;
     }
@@ -108,9 +109,10 @@ static struct ggml_tensor * require(struct weights * weights, const char * name,
         return NULL;
     }
     const struct ggml_type_traits * traits = ggml_get_type_traits(tensor->type);
-    if (f32_only ? tensor->type != GGML_TYPE_F32 : !traits || (!traits->to_float && tensor->type != GGML_TYPE_F32)) {
-        weights->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: tensor %s is of type %s, expected %s", weights->file->path, name, ggml_type_name(tensor->type),
-                                  f32_only ? "f32" : "a floating-point or block type");
+    const char * f32_reason = policy_f32_reason(name, n_dims, ne);
+    if (f32_reason ? tensor->type != GGML_TYPE_F32 : !traits || !traits->to_float) {
+        weights->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: tensor %s (%s) is of type %s, expected %s", weights->file->path, name,
+                                  f32_reason ? f32_reason : "matrix", ggml_type_name(tensor->type), f32_reason ? "f32" : "a floating-point or block type");
         return NULL;
     }
     return tensor;
@@ -128,13 +130,13 @@ static struct ggml_tensor * taken(struct weights * weights, struct ggml_tensor *
 }
 
 static struct ggml_tensor * require_matrix(struct weights * weights, const char * name, int64_t n_in, int64_t n_out) {
-    return require(weights, name, 2, (int64_t[3]) { n_in, n_out, 1 }, 0, 0, false);
+    return require(weights, name, 2, (int64_t[3]) { n_in, n_out, 1 }, 0, 0);
 }
 
 struct ggml_tensor * weights_vector(struct weights * weights, int64_t n, const char * fmt, ...) {
     char name[NAME_BYTES];
     FORMAT_NAME(name, fmt);
-    return taken(weights, require(weights, name, 1, (int64_t[3]) { n, 1, 1 }, 0, 0, true));
+    return taken(weights, require(weights, name, 1, (int64_t[3]) { n, 1, 1 }, 0, 0));
 }
 
 struct ggml_tensor * weights_matrix(struct weights * weights, int64_t n_in, int64_t n_out, const char * fmt, ...) {
@@ -170,5 +172,5 @@ void weights_join(struct weights * weights, struct weights_joined * joined, int6
 struct ggml_tensor * weights_kernel(struct weights * weights, int k_min, int k_max, int64_t n_in, int64_t n_out, const char * fmt, ...) {
     char name[NAME_BYTES];
     FORMAT_NAME(name, fmt);
-    return taken(weights, require(weights, name, 3, (int64_t[3]) { 0, n_in, n_out }, k_min, k_max, false));
+    return taken(weights, require(weights, name, 3, (int64_t[3]) { 0, n_in, n_out }, k_min, k_max));
 }
