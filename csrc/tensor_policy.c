@@ -110,7 +110,7 @@ const char * policy_f32_reason(const char * name, int32_t n_dims, const int64_t 
 }
 
 /* llama.cpp's choice of layers worth more bits: the first eighth, the last eighth, and every third in between. */
-static bool is_deciding(int32_t layer, int32_t n_layers) {
+static bool is_deciding(int64_t layer, int64_t n_layers) {
     return layer < n_layers / 8 || layer >= 7 * n_layers / 8 || (layer - n_layers / 8) % 3 == 2;
 }
 

@@ -7,7 +7,7 @@ import pytest
 from conftest import MODES, tiny_files
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
 
-from qwentts import ModelFileError
+from qwentts import ModelFileError, ParameterError
 from qwentts.engine import Engine
 
 # name -> type of the matrices whose name the expression finds; q, k and v have three, two or one type
@@ -99,3 +99,26 @@ def test_an_unknown_wish_is_refused(monkeypatch):
     monkeypatch.setenv("QWENTTS_WEIGHTS", "elsewhere")
     with pytest.raises(ModelFileError, match="QWENTTS_WEIGHTS is 'elsewhere', valid: mapped, copied"):
         Engine(tiny_files("base")[0], None)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "reason"),
+    [
+        ("codec", "tok_dec.vq_rest.0.codebook", "codebook"),
+        ("codec", "tok_dec.vq_first.output_proj.weight", "codebook projection"),
+        ("codec", "tok_enc.vq_semantic.0.codebook", "codebook"),
+        ("codec", "tok_dec.pre_tfm.norm.weight", "vector"),
+        ("talker", "talker.blk.1.attn_norm.weight", "vector"),
+        ("talker", "spk_enc.mfa.weight", "speaker encoder"),
+    ],
+)
+def test_what_must_be_f32_is_refused_in_another_type(tmp_path, part, name, reason):
+    """The loader asks the quantizer's own table, also for the encoders, which are loaded at the first clip."""
+    files = dict(zip(("talker", "codec"), tiny_files("base"), strict=True))
+    files[part] = retyped(files[part], tmp_path / "other.gguf", {f"^{re.escape(name)}$": np.float16})
+    message = rf"other.gguf: tensor {re.escape(name)} \({reason}\) is of type f16, expected f32"
+    with pytest.raises((ModelFileError, ParameterError), match=message):
+        engine = Engine(files["talker"], files["codec"], threads=1)
+        session, clip = engine.session(), np.sin(np.arange(8000, dtype=np.float32) * 0.1)
+        session.speaker_embed(clip)
+        session.codec_encode(clip)
