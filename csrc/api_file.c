@@ -67,6 +67,7 @@ enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t index, f
     QT_REQUIRE(file);
     QT_REQUIRE(values);
     QT_TRY(check_index(__func__, file, index));
+    QT_TRY(file_check(file));
     return file_tensor_read(file, index, values, n_values);
 }
 

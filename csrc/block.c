@@ -39,6 +39,7 @@ enum qt_status stack_load(struct stack * stack, struct weights * w, const struct
         weights_join(w, &b->ffn_gate_up, D, 2, (int64_t[2]) { F, F }, gate_up_names, "%s.blk.%d", prefix, i);
         b->ffn_down = weights_matrix(w, F, D, "%s.blk.%d.ffn_down.weight", prefix, i);
     }
+    weights_none(w, "%s.blk.%d.attn_norm.weight", prefix, (int) sizes->n_layers);
     stack->norm = weights_vector(w, D, "%s", norm_name);
     return w->status;
 }

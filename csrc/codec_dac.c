@@ -65,6 +65,7 @@ static void block_load(struct codec_dac * dac, struct weights * w, int index, in
         unit->conv2 = conv_load(w, n_out, n_out, name);
         block->n_units = u + 1;
     }
+    weights_none(w, "tok_dec.dec.%d.res.%d.conv1.weight", index, DAC_MAX_UNITS);
 }
 
 enum qt_status codec_dac_load(struct codec_dac * dac, struct weights * w, const struct codec_sizes * sizes, ggml_backend_t backend) {
@@ -83,6 +84,7 @@ enum qt_status codec_dac_load(struct codec_dac * dac, struct weights * w, const 
     dac->last_act = snake_load(dac, w, width, name);
     snprintf(name, sizeof name, "tok_dec.dec.%d.conv", dac->n_blocks + 2);
     dac->last = conv_load(w, width, 1, name);
+    weights_none(w, "tok_dec.dec.%d.conv_t.weight", dac->n_blocks + 1);
     QT_TRY(w->status);
     dac->derived_buffer = ggml_backend_alloc_ctx_tensors(dac->derived, backend);
     if (!dac->derived_buffer) {

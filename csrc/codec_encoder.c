@@ -12,6 +12,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define MAX_COLUMNS (1 << 17) /* each sees all before it: the mask is their square. Published files make 25 a second */
+
 enum qt_status codec_encoder_load(struct codec_encoder * e, struct weights * w, const struct encoder_sizes * sizes, ggml_backend_t backend) {
     int64_t D = sizes->stack.hidden, F = sizes->stack.feed_forward;
     int64_t q_width = (int64_t) sizes->stack.head_dim * sizes->stack.n_heads, kv_width = (int64_t) sizes->stack.head_dim * sizes->stack.n_kv_heads;
@@ -177,6 +179,11 @@ enum qt_status codec_encode(const struct codec_encoder * e, const struct runner 
     struct encode_graph g = { 0 };
     float * columns = NULL;
     int64_t T = 0;
+    int64_t n_columns = n_samples / e->seanet.step_samples;
+    if (n_columns > MAX_COLUMNS) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%lld samples are %lld columns of the encoder, valid: up to %d", (long long) n_samples, (long long) n_columns,
+                       MAX_COLUMNS);
+    }
     QT_TRY(codec_seanet_run(&e->seanet, runner, samples, n_samples, &columns, &T));
     g.codes = calloc((size_t) e->quantizer.n_codebooks, sizeof *g.codes);
     enum qt_status status = g.codes ? build(&g, e, runner, T) : QT_FAIL(QT_STATUS_OOM, "no memory for the table of codes");

@@ -20,6 +20,8 @@ enum qt_status codec_rvq_load(struct codec_rvq * rvq, struct weights * w, const 
         rvq->codebooks[i] = weights_matrix(w, C_book, sizes->codebook_size, "tok_dec.vq_%s.%d.codebook", semantic ? "first" : "rest",
                                            semantic ? i : i - rvq->n_semantic);
     }
+    weights_none(w, "tok_dec.vq_first.%d.codebook", rvq->n_semantic);
+    weights_none(w, "tok_dec.vq_rest.%d.codebook", rvq->n_codebooks - rvq->n_semantic);
     rvq->first_proj = weights_kernel(w, 1, 1, C_book, C_q, "tok_dec.vq_first.output_proj.weight");
     rvq->rest_proj = weights_kernel(w, 1, 1, C_book, C_q, "tok_dec.vq_rest.output_proj.weight");
     return w->status;

@@ -60,9 +60,6 @@ static enum qt_status make_room(const struct codec * codec, struct codec_stream 
     if (s->cache.buffer) {
         return QT_STATUS_OK;
     }
-    if (window > STREAM_MAX_WINDOW) {
-        return QT_FAIL(QT_STATUS_MODE_INVALID, "the codec's sliding_window is %lld frames, a stream takes up to %d", (long long) window, STREAM_MAX_WINDOW);
-    }
     s->positions = malloc(STREAM_PIECE_MAX * sizeof *s->positions);
     s->rows = malloc(STREAM_PIECE_MAX * (size_t) sizes->n_kv_heads * sizeof *s->rows);
     s->mask = malloc(STREAM_PIECE_MAX * (size_t) capacity * sizeof *s->mask);

@@ -8,7 +8,6 @@
 #define STREAM_SIZES 4                           /* graphs of 1, 2, 4 and 8 frames; a push is cut into them */
 #define STREAM_PIECE_MAX (1 << (STREAM_SIZES - 1))
 #define STREAM_MAX_FRAMES (1 << 24)              /* positions that F32 counts */
-#define STREAM_MAX_WINDOW 4096                   /* frames; published files have 72 */
 
 /* Zero until the first push; then its memory stays until codec_stream_free. */
 struct codec_stream {

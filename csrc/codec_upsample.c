@@ -29,6 +29,7 @@ enum qt_status codec_upsample_load(struct codec_upsample * upsample, struct weig
         s->narrow_bias = weights_vector(w, C, "tok_dec.upsample.%d.pwconv2.bias", i);
         s->gamma = weights_vector(w, C, "tok_dec.upsample.%d.gamma", i);
     }
+    weights_none(w, "tok_dec.upsample.%d.conv.weight", upsample->n_stages);
     return w->status;
 }
 

@@ -15,6 +15,7 @@
 #include <strings.h>
 
 #define MAX_SPEAKERS 65536
+#define CHUNK_MAX_FRAMES (1 << 17) /* 3 hours at 12.5 Hz; the mask of a pass is the square of its frames */
 
 static void list_devices(char * text, size_t size) {
     size_t at = (size_t) snprintf(text, size, "auto");
@@ -123,7 +124,7 @@ static enum qt_status load(struct qt_context * c, const struct qt_init_params * 
         QT_TRY(weights_init(&c->codec_weights, c->codec_file, device));
         QT_TRY(codec_load(&c->codec, &c->codec_weights, &codec, c->backend));
         double chunk_frames = round((double) params->codec_chunk_sec * codec.sample_rate / codec.hop_samples);
-        c->codec_chunk_frames = chunk_frames < 1 ? 1 : chunk_frames < INT_MAX ? (int) chunk_frames : INT_MAX;
+        c->codec_chunk_frames = chunk_frames < 1 ? 1 : chunk_frames < CHUNK_MAX_FRAMES ? (int) chunk_frames : CHUNK_MAX_FRAMES;
         log_write(QT_LOG_INFO, "codec %s: %d codebooks of %d, %d samples a frame at %d Hz", c->codec_file->path, (int) codec.n_quantizers,
                   (int) codec.codebook_size, (int) codec.hop_samples, (int) codec.sample_rate);
     }

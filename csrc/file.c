@@ -39,6 +39,11 @@ void file_free(struct qt_file * file) {
     free(file);
 }
 
+enum qt_status file_check(const struct qt_file * file) {
+    char reason[256];
+    return gguf_check_file(file->gguf, reason, sizeof reason) ? QT_STATUS_OK : QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: %s", file->path, reason);
+}
+
 const void * file_tensor_data(const struct qt_file * file, int64_t index) {
     size_t size = 0;
     const char * base = gguf_get_mapping(file->gguf, &size);

@@ -16,6 +16,8 @@ struct qt_file {
 enum qt_status file_open(const char * path, struct qt_file ** file);
 void file_free(struct qt_file * file);
 
+/* Fails when the file was cut or written to since it was opened: then its tensors must not be touched. One system call. */
+enum qt_status file_check(const struct qt_file * file);
 /* Start of a tensor's data in the mapping. */
 const void * file_tensor_data(const struct qt_file * file, int64_t index);
 /* All n_values elements as float. */

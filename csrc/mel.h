@@ -9,6 +9,7 @@
 #define MEL_FFT     1024
 #define MEL_HOP     256
 #define MEL_TOP_HZ  12000.0
+#define MEL_MAX_BANDS (MEL_FFT / 2 + 1)        /* one a bin */
 #define MEL_PAD     ((MEL_FFT - MEL_HOP) / 2) /* samples mirrored at each end */
 
 /* Computed once; read-only. */

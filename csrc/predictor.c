@@ -21,6 +21,7 @@ enum qt_status predictor_load(struct predictor * p, struct weights * w, const st
     for (int g = 1; g < p->n_code_groups; g++) {
         p->heads[g - 1] = weights_matrix(w, s->hidden, sizes->predictor_vocab, "code_pred.lm_head.%d.weight", g - 1);
     }
+    weights_none(w, "code_pred.lm_head.%d.weight", p->n_code_groups - 1);
     if (s->hidden != sizes->stack.hidden || weights_has(w, "code_pred.mtp_proj.weight")) {
         p->projection = weights_matrix(w, sizes->stack.hidden, s->hidden, "code_pred.mtp_proj.weight");
         p->projection_bias = weights_vector(w, s->hidden, "code_pred.mtp_proj.bias");

@@ -66,7 +66,16 @@ static bool is_cancelled(void * session) {
     return atomic_load(&((struct qt_session *) session)->cancelled);
 }
 
+/* Weights may lie in the mapped files. */
+static enum qt_status check_files(const struct qt_context * context) {
+    if (context->talker_file) {
+        QT_TRY(file_check(context->talker_file));
+    }
+    return context->codec_file ? file_check(context->codec_file) : QT_STATUS_OK;
+}
+
 enum qt_status session_enter(struct qt_session * s) {
+    QT_TRY(check_files(s->context));
     pthread_mutex_lock(&s->context->lock);
     if (atomic_load(&s->cancelled)) {
         pthread_mutex_unlock(&s->context->lock);

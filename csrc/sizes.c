@@ -7,8 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_WIDTH (1 << 20)
+#define MAX_WIDTH (1 << 16) /* published files reach 6144 */
 #define MAX_VOCAB (1 << 24)
+#define MAX_HEADS_WIDTH 32  /* of heads side by side, times the hidden width; published files reach 2. A cache is as wide as its heads */
+#define MAX_DILATION 1024
+#define MIN_RATE_HZ 1000
+#define MAX_RATE_HZ 384000
 
 enum qt_status sizes_check_arch(const struct qt_file * file, const char * arch, const char * role) {
     struct meta meta = { file, QT_STATUS_OK };
@@ -32,6 +36,10 @@ static void check_heads(struct meta * meta, const char * prefix, const struct st
     }
     if (meta->status == QT_STATUS_OK && s->head_dim % 2 != 0) {
         meta->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: %s: the head width %d is odd, valid: an even number", meta->file->path, prefix, (int) s->head_dim);
+    }
+    if (meta->status == QT_STATUS_OK && (int64_t) s->n_heads * s->head_dim > (int64_t) MAX_HEADS_WIDTH * s->hidden) {
+        meta->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: %s: %d heads of width %d are more than %d times the hidden width %d", meta->file->path, prefix,
+                               (int) s->n_heads, (int) s->head_dim, MAX_HEADS_WIDTH, (int) s->hidden);
     }
 }
 
@@ -89,7 +97,7 @@ enum qt_status codec_sizes_read(const struct qt_file * file, struct codec_sizes 
     struct meta meta = { file, QT_STATUS_OK };
     struct codec_sizes s = { 0 };
 #define KEY(name) "qwen3-tts-tokenizer." name
-    s.sample_rate = meta_int(&meta, KEY("output_sample_rate"), 1, 1 << 20);
+    s.sample_rate = meta_int(&meta, KEY("output_sample_rate"), MIN_RATE_HZ, MAX_RATE_HZ);
     s.hop_samples = meta_int(&meta, KEY("decode_upsample_rate"), 1, 1 << 20);
     s.latent = meta_int(&meta, KEY("decoder.latent_dim"), 1, MAX_WIDTH);
     s.codebook_dim = meta_int(&meta, KEY("decoder.codebook_dim"), 1, MAX_WIDTH);
@@ -107,7 +115,7 @@ enum qt_status codec_sizes_read(const struct qt_file * file, struct codec_sizes 
     check_heads(&meta, KEY("decoder"), &s.stack);
     s.n_quantizers = meta_int(&meta, KEY("decoder.num_quantizers"), 2, 256);
     s.n_semantic = meta_int(&meta, KEY("decoder.num_semantic_quantizers"), 1, s.n_quantizers - 1);
-    s.sliding_window = meta_int(&meta, KEY("decoder.sliding_window"), 1, INT32_MAX);
+    s.sliding_window = meta_int(&meta, KEY("decoder.sliding_window"), 1, SIZES_MAX_WINDOW);
     s.n_dac = meta_ints(&meta, KEY("decoder.upsample_rates"), s.dac, SIZES_MAX_STAGES, 1, 1024);
     s.n_upsample = meta_ints(&meta, KEY("decoder.upsampling_ratios"), s.upsample, SIZES_MAX_STAGES, 1, 1024);
     if (meta.status != QT_STATUS_OK) {
@@ -140,7 +148,7 @@ enum qt_status encoder_sizes_read(const struct qt_file * file, const struct code
     struct encoder_sizes s = { 0 };
     int32_t ratios[SIZES_MAX_STAGES];
 #define KEY(name) "qwen3-tts-tokenizer." name
-    s.sample_rate = meta_int(&meta, KEY("input_sample_rate"), 1, 1 << 20);
+    s.sample_rate = meta_int(&meta, KEY("input_sample_rate"), MIN_RATE_HZ, MAX_RATE_HZ);
     s.hop_samples = meta_int(&meta, KEY("encode_downsample_rate"), 1, 1 << 20);
     s.n_quantizers = meta_int(&meta, KEY("encoder_valid_num_quantizers"), 2, 256);
     s.n_semantic = meta_int(&meta, KEY("encoder.num_semantic_quantizers"), 1, s.n_quantizers - 1);
@@ -162,6 +170,14 @@ enum qt_status encoder_sizes_read(const struct qt_file * file, const struct code
     check_heads(&meta, KEY("encoder"), &s.stack);
 #undef KEY
     QT_TRY(meta.status);
+    int64_t dilation = 1;
+    for (int i = 1; i < s.n_residual && dilation <= MAX_DILATION; i++) {
+        dilation *= s.dilation_growth;
+    }
+    if (dilation > MAX_DILATION) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: a dilation_growth_rate of %d over %d num_residual_layers passes a dilation of %d", file->path,
+                       (int) s.dilation_growth, (int) s.n_residual, MAX_DILATION);
+    }
     int64_t strides = 1;
     for (int i = 0; i < s.n_stages && strides <= s.hop_samples; i++) {
         s.strides[i] = ratios[s.n_stages - 1 - i]; /* stored in the order of a decoder */

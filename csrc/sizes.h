@@ -7,7 +7,8 @@
 #define TALKER_ARCH "qwen3-tts"
 #define CODEC_ARCH  "qwen3-tts-tokenizer"
 
-#define SIZES_MAX_STAGES 8 /* upsampling stages of one kind; published codecs have 2 and 4 */
+#define SIZES_MAX_STAGES 8    /* upsampling stages of one kind; published codecs have 2 and 4 */
+#define SIZES_MAX_WINDOW 4096 /* frames that a codec's frame sees: a stream keeps that many; published codecs have 72 */
 
 /* A stack of decoder blocks. */
 struct stack_sizes {

@@ -36,6 +36,7 @@ static int64_t block_load(struct speaker_block * b, struct weights * w, int inde
     while (b->n_parts < SPEAKER_MAX_PARTS && weights_has(w, "spk_enc.blk.%d.res2net.%d.weight", index, b->n_parts - 1)) {
         b->n_parts++;
     }
+    weights_none(w, "spk_enc.blk.%d.res2net.%d.weight", index, SPEAKER_MAX_PARTS - 1);
     if (w->status == QT_STATUS_OK && C % b->n_parts != 0) {
         w->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: spk_enc.blk.%d is %lld wide, no multiple of its %d parts", w->file->path, index, (long long) C, b->n_parts);
     }
@@ -71,12 +72,17 @@ enum qt_status speaker_load(struct speaker * s, struct weights * w, int32_t embe
         sum += C;
         s->n_blocks = i;
     }
+    weights_none(w, "spk_enc.blk.%d.tdnn1.weight", SPEAKER_MAX_BLOCKS + 1);
     int64_t M = axis_of(w, "spk_enc.mfa.weight", 2), A = axis_of(w, "spk_enc.asp.tdnn.weight", 2);
     s->mfa = conv_load(w, sum, M, "spk_enc.mfa");
     s->asp_tdnn = pointwise_load(w, 3 * M, A, "spk_enc.asp.tdnn");
     s->asp = pointwise_load(w, A, M, "spk_enc.asp.conv");
     s->fc = pointwise_load(w, 2 * M, embedding_size, "spk_enc.fc");
     QT_TRY(w->status);
+    if (n_mels > MEL_MAX_BANDS) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: tensor spk_enc.conv0.weight takes %lld mel bands, valid: 1 to %d", w->file->path, (long long) n_mels,
+                       MEL_MAX_BANDS);
+    }
 
     int64_t most = mirrored(&s->first, 1) > mirrored(&s->mfa, 1) ? mirrored(&s->first, 1) : mirrored(&s->mfa, 1);
     for (int i = 0; i < s->n_blocks; i++) {

@@ -124,6 +124,15 @@ bool weights_has(const struct weights * weights, const char * fmt, ...) {
     return find(weights, name) != NULL;
 }
 
+void weights_none(struct weights * weights, const char * fmt, ...) {
+    char name[NAME_BYTES];
+    FORMAT_NAME(name, fmt);
+    if (weights->status == QT_STATUS_OK && find(weights, name)) {
+        weights->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: tensor %s is in the file, but the keys (or what is supported) end before it",
+                                  weights->file->path, name);
+    }
+}
+
 /* What the graph reads in place of tensor, from the file. */
 static struct ggml_tensor * taken(struct weights * weights, struct ggml_tensor * tensor) {
     return tensor && weights->copying ? weights_copy_add(weights->copy, &tensor, 1) : tensor;

@@ -36,6 +36,8 @@ enum qt_status weights_copy_begin(struct weights * weights);
 enum qt_status weights_copy_end(struct weights * weights, ggml_backend_t backend, int n_threads);
 
 bool weights_has(const struct weights * weights, const char * fmt, ...) QT_PRINTF(2, 3);
+/* Fails when the tensor exists: the keys count fewer than the file holds. */
+void weights_none(struct weights * weights, const char * fmt, ...) QT_PRINTF(2, 3);
 /* F32 of n elements, one axis: norms, biases, scales. */
 struct ggml_tensor * weights_vector(struct weights * weights, int64_t n, const char * fmt, ...) QT_PRINTF(3, 4);
 /* [n_in, n_out] of any type with products. */

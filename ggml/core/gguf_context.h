@@ -9,7 +9,7 @@ struct gguf_kv {
     enum gguf_type type;
     enum gguf_type arr_type; /* of the elements; GGUF_TYPE_COUNT for a scalar */
     uint64_t n;              /* elements; 1 for a scalar */
-    const uint8_t * raw;     /* as stored, in the mapping */
+    const uint8_t * raw;     /* as stored: in values, or in the caller's bytes */
     size_t raw_bytes;
     char * str;              /* copy of a scalar string */
     char ** _Atomic strings; /* copies of an array's strings, made when first asked for */
@@ -28,6 +28,7 @@ struct gguf_context {
     struct mapped_file file; /* data NULL when the bytes are the caller's */
     const uint8_t * bytes;
     size_t size_bytes;
+    uint8_t * values; /* of a file's keys, one after the other; NULL when the bytes are the caller's */
     uint32_t version;
     size_t alignment;
     size_t data_offset;

@@ -1,4 +1,4 @@
-/* gguf_read.c - GGUF files, versions 2 and 3: header, key-value pairs, tensor list. The data itself is left where it is.
+/* gguf_read.c - GGUF files, versions 2 and 3: header and key-value pairs. The tensor list: gguf_read_tensors.c. The data is left where it is.
  * magic, version, n_tensors, n_kv -> pairs -> tensor infos -> padding -> data. The bytes are hostile until checked: a length is compared with what
  * is left of the file before it is used, memory taken is in proportion to bytes present, and a refusal names the place and both values.
  * Upstream counterpart: gguf.cpp. The values are handed out by gguf_values.c. */
@@ -81,6 +81,11 @@ static bool skip_value(struct gguf_reader * r, struct gguf_kv * kv, enum gguf_ty
         if (kv->n > reader_left(r) / element) {
             return reader_fail(r, "%s: %" PRIu64 " values of %zu bytes do not fit the %zu bytes left", what, kv->n, element, reader_left(r));
         }
+        for (uint64_t i = 0; type == GGUF_TYPE_BOOL && i < kv->n; i++) {
+            if (kv->raw[i] > 1) {
+                return reader_fail(r, "%s: a bool is %u, valid are 0 and 1", what, (unsigned) kv->raw[i]);
+            }
+        }
         r->at += (size_t) kv->n * element;
     }
     kv->raw_bytes = r->at - start;
@@ -140,33 +145,6 @@ static bool read_kv(struct gguf_reader * r, struct gguf_kv * kv, size_t index) {
     return skip_value(r, kv, kv->arr_type, what);
 }
 
-/* qsort has no argument for the table, so the compared entries are pairs of a name and its index. */
-struct named {
-    const char * name;
-    size_t index;
-};
-
-static int compare_named(const void * a, const void * b) {
-    const struct named * x = a;
-    const struct named * y = b;
-    int order = strcmp(x->name, y->name);
-    return order ? order : (x->index > y->index) - (x->index < y->index);
-}
-
-/* Fill order with the indices sorted by name; two equal names are refused. */
-static bool sort_names(struct gguf_reader * r, struct named * names, size_t n, size_t * order, const char * kind) {
-    qsort(names, n, sizeof names[0], compare_named);
-    for (size_t i = 0; i < n; i++) {
-        order[i] = names[i].index;
-        if (i > 0 && strcmp(names[i - 1].name, names[i].name) == 0) {
-            char name[96];
-            reader_printable(name, sizeof name, names[i].name, strlen(names[i].name));
-            return reader_fail(r, "%s \"%s\" appears twice, as number %zu and %zu", kind, name, names[i - 1].index, names[i].index);
-        }
-    }
-    return true;
-}
-
 static bool sort_keys(struct gguf_reader * r) {
     struct gguf_context * gguf = r->gguf;
     struct named * names = malloc((gguf->n_kv + 1) * sizeof names[0]);
@@ -176,21 +154,7 @@ static bool sort_keys(struct gguf_reader * r) {
     for (size_t i = 0; i < gguf->n_kv; i++) {
         names[i] = (struct named) { gguf->kv[i].key, i };
     }
-    bool ok = sort_names(r, names, gguf->n_kv, gguf->kv_order, "key");
-    free(names);
-    return ok;
-}
-
-static bool sort_tensors(struct gguf_reader * r) {
-    struct gguf_context * gguf = r->gguf;
-    struct named * names = malloc((gguf->n_tensors + 1) * sizeof names[0]);
-    if (!names) {
-        return reader_fail(r, "no memory to sort %zu tensors", gguf->n_tensors);
-    }
-    for (size_t i = 0; i < gguf->n_tensors; i++) {
-        names[i] = (struct named) { gguf->tensors[i].name, i };
-    }
-    bool ok = sort_names(r, names, gguf->n_tensors, gguf->tensor_order, "tensor");
+    bool ok = reader_sort_names(r, names, gguf->n_kv, gguf->kv_order, "key");
     free(names);
     return ok;
 }
@@ -213,112 +177,45 @@ static bool read_alignment(struct gguf_reader * r) {
     return true;
 }
 
-/* Bytes of the tensor; false when its shape does not fit its type or the file. */
-static bool tensor_bytes(struct gguf_reader * r, struct gguf_tensor_info * t, const char * what) {
-    const struct ggml_type_traits * traits = ggml_get_type_traits(t->type);
-    if (t->ne[0] % traits->blck_size != 0) {
-        return reader_fail(r, "%s: rows of %" PRId64 " elements are no multiple of the %" PRId64 " in a block of %s", what, t->ne[0], traits->blck_size,
-                    traits->type_name);
-    }
-    uint64_t limit = r->gguf->size_bytes;
-    uint64_t bytes = traits->type_size;
-    for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        uint64_t n = (uint64_t) (i == 0 ? t->ne[0] / traits->blck_size : t->ne[i]);
-        if (n > limit / bytes) {
-            return reader_fail(r, "%s: shape %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64 " of %s is larger than the file of %zu bytes", what, t->ne[0],
-                        t->ne[1], t->ne[2], t->ne[3], traits->type_name, r->gguf->size_bytes);
-        }
-        bytes *= n;
-    }
-    t->size_bytes = (size_t) bytes;
-    return true;
-}
-
-static bool read_tensor(struct gguf_reader * r, struct gguf_tensor_info * t, size_t index) {
-    char what[128];
-    const char * name;
-    size_t name_bytes;
-    uint32_t n_dims, type;
-    snprintf(what, sizeof what, "tensor %zu", index);
-    if (!reader_string(r, &name, &name_bytes, what)) {
-        return false;
-    }
-    if (name_bytes == 0 || name_bytes >= GGML_MAX_NAME) {
-        return reader_fail(r, "%s has a name of %zu bytes, valid are 1 to %d", what, name_bytes, GGML_MAX_NAME - 1);
-    }
-    if (memchr(name, 0, name_bytes)) {
-        return reader_fail(r, "%s has a zero byte in its name", what);
-    }
-    memcpy(t->name, name, name_bytes);
-    char shown[96];
-    reader_printable(shown, sizeof shown, name, name_bytes);
-    snprintf(what, sizeof what, "tensor \"%s\"", shown);
-    if (!reader_u32(r, &n_dims, what)) {
-        return false;
-    }
-    if (n_dims > GGML_MAX_DIMS) {
-        return reader_fail(r, "%s has %" PRIu32 " dimensions, at most %d are supported", what, n_dims, GGML_MAX_DIMS);
-    }
-    t->n_dims = (int) n_dims;
-    for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        uint64_t ne = 1;
-        if (i < t->n_dims && !reader_u64(r, &ne, what)) {
+/* The lengths of an array's strings and the strings are what raw_bytes says, no more. */
+static bool strings_add_up(const struct gguf_kv * kv) {
+    size_t at = 0;
+    for (uint64_t i = 0; i < kv->n; i++) {
+        uint64_t length;
+        if (kv->raw_bytes - at < sizeof length) {
             return false;
         }
-        if (ne == 0 || ne > INT64_MAX) {
-            return reader_fail(r, "%s: dimension %d is %" PRIu64 ", valid are 1 to %" PRId64, what, i, ne, INT64_MAX);
+        memcpy(&length, kv->raw + at, sizeof length);
+        at += sizeof length;
+        if (length > kv->raw_bytes - at) {
+            return false;
         }
-        t->ne[i] = (int64_t) ne;
+        at += (size_t) length;
     }
-    if (!reader_u32(r, &type, what) || !reader_u64(r, &t->offset, what)) {
-        return false;
-    }
-    t->type = (enum ggml_type) type;
-    if (type >= GGML_TYPE_COUNT || !ggml_get_type_traits(t->type) || t->type == GGML_TYPE_Q8_K) {
-        return reader_fail(r, "%s has type number %" PRIu32 ", which is not a supported tensor type", what, type);
-    }
-    if (t->offset % r->gguf->alignment != 0) {
-        return reader_fail(r, "%s: offset %" PRIu64 " is no multiple of the alignment %zu", what, t->offset, r->gguf->alignment);
-    }
-    return tensor_bytes(r, t, what);
+    return at == kv->raw_bytes;
 }
 
-static int compare_offsets(const void * a, const void * b) {
-    const struct gguf_tensor_info * x = *(const struct gguf_tensor_info * const *) a;
-    const struct gguf_tensor_info * y = *(const struct gguf_tensor_info * const *) b;
-    return (x->offset > y->offset) - (x->offset < y->offset);
-}
-
-/* Each tensor lies inside the data, and no two share bytes. */
-static bool check_ranges(struct gguf_reader * r) {
+/* Values move to memory of their own: whoever writes to a mapped file, or cuts it, then changes no key, and no length that was checked. */
+static bool keep_values(struct gguf_reader * r) {
     struct gguf_context * gguf = r->gguf;
-    size_t data_bytes = gguf->size_bytes - gguf->data_offset;
-    const struct gguf_tensor_info ** sorted = malloc((gguf->n_tensors + 1) * sizeof sorted[0]);
-    if (!sorted) {
-        return reader_fail(r, "no memory to sort %zu tensors", gguf->n_tensors);
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < gguf->n_kv; i++) {
+        n_bytes += gguf->kv[i].raw_bytes;
     }
-    for (size_t i = 0; i < gguf->n_tensors; i++) {
-        sorted[i] = &gguf->tensors[i];
+    uint8_t * to = gguf->values = malloc(n_bytes ? n_bytes : 1);
+    if (!to) {
+        return reader_fail(r, "no memory for the %zu bytes of the keys' values", n_bytes);
     }
-    qsort(sorted, gguf->n_tensors, sizeof sorted[0], compare_offsets);
-    char name[GGML_MAX_NAME];
-    char other[GGML_MAX_NAME];
-    bool ok = true;
-    for (size_t i = 0; i < gguf->n_tensors && ok; i++) {
-        const struct gguf_tensor_info * t = sorted[i];
-        const struct gguf_tensor_info * before = i > 0 ? sorted[i - 1] : NULL;
-        reader_printable(name, sizeof name, t->name, strlen(t->name));
-        if (t->offset > data_bytes || t->size_bytes > data_bytes - t->offset) {
-            ok = reader_fail(r, "tensor \"%s\": %zu bytes at offset %" PRIu64 " reach past the %zu bytes of data: the file is truncated or broken", name,
-                             t->size_bytes, t->offset, data_bytes);
-        } else if (before && t->offset - before->offset < before->size_bytes) {
-            reader_printable(other, sizeof other, before->name, strlen(before->name));
-            ok = reader_fail(r, "tensor \"%s\" at offset %" PRIu64 " overlaps tensor \"%s\" of %zu bytes at offset %" PRIu64, name, t->offset, other,
-                             before->size_bytes, before->offset);
+    for (size_t i = 0; i < gguf->n_kv; i++) {
+        struct gguf_kv * kv = &gguf->kv[i];
+        memcpy(to, kv->raw, kv->raw_bytes);
+        kv->raw = to;
+        to += kv->raw_bytes;
+        if (kv->arr_type == GGUF_TYPE_STRING && !strings_add_up(kv)) {
+            return reader_fail(r, "the file changes while it is read");
         }
     }
-    free(sorted);
-    return ok;
+    return true;
 }
 
 static bool read_all(struct gguf_reader * r) {
@@ -334,46 +231,12 @@ static bool read_all(struct gguf_reader * r) {
     if (!sort_keys(r) || !read_alignment(r)) {
         return false;
     }
-    for (size_t i = 0; i < gguf->n_tensors; i++) {
-        if (!read_tensor(r, &gguf->tensors[i], i)) {
-            return false;
-        }
-    }
-    if (!sort_tensors(r)) {
-        return false;
-    }
-    size_t padding = (gguf->alignment - r->at % gguf->alignment) % gguf->alignment;
-    if (gguf->n_tensors > 0 && padding > reader_left(r)) {
-        return reader_fail(r, "file ends at byte %zu before its data, which starts at %zu", gguf->size_bytes, r->at + padding);
-    }
-    gguf->data_offset = r->at + (padding < reader_left(r) ? padding : reader_left(r));
-    return check_ranges(r);
-}
-
-/* A tensor record for each of the file's, without data. */
-static bool make_tensors(struct gguf_reader * r, struct ggml_context ** out) {
-    struct gguf_context * gguf = r->gguf;
-    struct ggml_init_params params = { .mem_size = gguf->n_tensors * ggml_tensor_overhead(), .mem_buffer = NULL, .no_alloc = true };
-    struct ggml_context * ctx = ggml_init(params);
-    if (!ctx) {
-        return reader_fail(r, "no memory for %zu tensor records", gguf->n_tensors);
-    }
-    for (size_t i = 0; i < gguf->n_tensors; i++) {
-        const struct gguf_tensor_info * t = &gguf->tensors[i];
-        struct ggml_tensor * made = ggml_new_tensor(ctx, t->type, GGML_MAX_DIMS, t->ne);
-        if (!made) {
-            ggml_free(ctx);
-            return reader_fail(r, "no memory for the record of tensor \"%s\"", t->name);
-        }
-        ggml_set_name(made, t->name);
-    }
-    *out = ctx;
-    return true;
+    return tensor_table_read(r);
 }
 
 static struct gguf_context * init(struct gguf_context * gguf, const char * source, struct gguf_init_params params, char * error, size_t error_size) {
     struct gguf_reader r = { .gguf = gguf, .source = source, .at = 0, .error = error, .error_size = error_size };
-    if (!read_all(&r) || (params.ctx && !make_tensors(&r, params.ctx))) {
+    if (!read_all(&r) || (gguf->file.data && !keep_values(&r)) || (params.ctx && !tensor_records_make(&r, params.ctx))) {
         gguf_free(gguf);
         return NULL;
     }

@@ -61,3 +61,23 @@ void reader_printable(char * to, size_t to_size, const char * text, size_t n) {
     }
     to[n] = 0;
 }
+
+static int compare_named(const void * a, const void * b) {
+    const struct named * x = a;
+    const struct named * y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->index > y->index) - (x->index < y->index);
+}
+
+bool reader_sort_names(struct gguf_reader * r, struct named * names, size_t n, size_t * order, const char * kind) {
+    qsort(names, n, sizeof names[0], compare_named);
+    for (size_t i = 0; i < n; i++) {
+        order[i] = names[i].index;
+        if (i > 0 && strcmp(names[i - 1].name, names[i].name) == 0) {
+            char name[96];
+            reader_printable(name, sizeof name, names[i].name, strlen(names[i].name));
+            return reader_fail(r, "%s \"%s\" appears twice, as number %zu and %zu", kind, name, names[i - 1].index, names[i].index);
+        }
+    }
+    return true;
+}

@@ -28,12 +28,15 @@ void gguf_free(struct gguf_context * ctx) {
         free(ctx->kv[i].strings);
     }
     free(ctx->kv);
+    free(ctx->values);
     free(ctx->tensors);
     free(ctx->kv_order);
     free(ctx->tensor_order);
     mapped_file_close(&ctx->file);
     free(ctx);
 }
+
+bool gguf_check_file(const struct gguf_context * ctx, char * error, size_t error_size) { return mapped_file_check(&ctx->file, error, error_size); }
 
 uint32_t gguf_get_version(const struct gguf_context * ctx) { return ctx->version; }
 size_t gguf_get_alignment(const struct gguf_context * ctx) { return ctx->alignment; }

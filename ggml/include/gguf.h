@@ -1,6 +1,6 @@
 /* gguf.h - reading GGUF files (version 2 and 3, little-endian).
  * The file is untrusted: every count, length, offset and range is checked against the file's size before it is used, and a failure says what is wrong.
- * The file stays mapped while the context lives; nothing is copied. */
+ * The file stays mapped while the context lives; keys and their values are copied, tensors are not. */
 #pragma once
 
 #include "ggml.h"
@@ -26,6 +26,8 @@ struct gguf_context * gguf_init_from_file(const char * fname, struct gguf_init_p
 struct gguf_context * gguf_init_from_file_err(const char * fname, struct gguf_init_params params, char * error, size_t error_size);
 /* From memory, which must outlive the context: for tests and fuzzing. */
 struct gguf_context * gguf_init_from_buffer_err(const void * data, size_t size, struct gguf_init_params params, char * error, size_t error_size);
+/* false when the file was cut or written to since it was opened; the text, without the file's name, is in error. From a buffer: true. */
+bool gguf_check_file(const struct gguf_context * ctx, char * error, size_t error_size);
 void gguf_free(struct gguf_context * ctx);
 
 const char * gguf_type_name(enum gguf_type type); /* NULL for a number that is no type */
