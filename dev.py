@@ -6,12 +6,14 @@ reference  pytest -m reference against the official qwen-tts 0.1.1, in build/ref
 sanitize   op runner, ABI probe and a tiny end-to-end run under the address and undefined-behaviour sanitizers
 emulate    other processors than this one: model tests with the scalar tier forced; C tests and a sentence from the installed package under
            qemu without AVX; C tests cross-compiled for AArch64 under qemu (Debian: qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+fuzz       corpus and regressions, then libFuzzer: fuzz [--seconds N] [--target gguf|model] (needs clang; CI gives it 60 s)
 golden     make the recorded goldens again with the official package (tools/make_golden.py)
 compare    time ours and the qwentts.cpp wheel side by side: compare TALKER.gguf CODEC.gguf [options of tools/compare_peers.py]
 """
 
 from __future__ import annotations
 
+import argparse
 import array
 import os
 import platform
@@ -30,6 +32,7 @@ SYSROOT = Path("/usr/aarch64-linux-gnu")
 FIRST_X86_64 = ("qemu-x86_64", "-cpu", "qemu64")  # SSE2 and little else
 WITHOUT_AVX = ("qemu-x86_64", "-cpu", "Nehalem")  # the oldest that the wheels of numpy run on (x86-64-v2)
 AARCH64 = ("qemu-aarch64", "-L", SYSROOT)
+FUZZ_TARGETS = ("gguf", "model")
 PAIRS = {"custom_voice": "codec_a", "base": "codec_a", "voice_design": "codec_b"}  # talkers and the codecs that know their groups
 
 
@@ -174,11 +177,44 @@ def speak_without_avx() -> None:
     expect("largest difference of emulated and native samples is at most 1", apart <= 1, True)
 
 
+def fuzz(*arguments: str) -> None:
+    parser = argparse.ArgumentParser(prog="dev.py fuzz")
+    parser.add_argument("--seconds", type=int, default=60, help="of fuzzing, in all")
+    parser.add_argument("--target", choices=FUZZ_TARGETS, action="append", help="default: each, one after the other")
+    parser.add_argument("--corpus", type=Path, help="keep what is found in this folder; default: build/fuzz/corpus")
+    options = parser.parse_args(arguments)
+    targets = options.target or list(FUZZ_TARGETS)
+    clang = next((path for name in ("clang", "clang-19", "clang-16", "clang-14") if (path := shutil.which(name))), None)
+    if clang is None:
+        sys.exit(
+            "fuzz needs clang with libFuzzer, none is on PATH. Debian, Ubuntu: apt-get install clang; Fedora: dnf install clang compiler-rt"
+        )
+    folder = ROOT / "build" / "fuzz"
+    flags = ("-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -g1", f"-DPython3_EXECUTABLE={sys.executable}")
+    run(tool("cmake"), "-S", ROOT, "-B", folder, "-DQT_FUZZ=ON", f"-DCMAKE_C_COMPILER={clang}", *flags)
+    run(tool("cmake"), "--build", folder, "--parallel", str(os.cpu_count() or 2))
+    limits = ("-timeout=20", "-malloc_limit_mb=256", "-rss_limit_mb=3000", "-max_len=32768")  # a file of kilobytes takes no more than that
+    strict = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1"}
+    for name in targets:
+        found, kept = (options.corpus or folder / "corpus") / name, ROOT / "tests" / "fuzz"
+        found.mkdir(parents=True, exist_ok=True)
+        seconds = max(1, options.seconds // len(targets))
+        regressions = [kept / "regressions" / name] if (kept / "regressions" / name).is_dir() else []
+        places = (found, kept / "corpus" / name, *regressions)
+        limits_of = (
+            f"-max_total_time={seconds}",
+            f"-dict={kept / 'gguf.dict'}",
+            f"-artifact_prefix={folder}/{name}-",
+            "-print_final_stats=1",
+        )
+        run(folder / "tests" / "fuzz" / f"fuzz_{name}", *limits, *limits_of, *places, env=strict)
+
+
 def compare(*arguments: str) -> None:
     run(sys.executable, "tools/compare_peers.py", *arguments)
 
 
-COMMANDS = {command.__name__: command for command in (build, test, reference, sanitize, emulate, golden, compare)}
+COMMANDS = {command.__name__: command for command in (build, test, reference, sanitize, emulate, fuzz, golden, compare)}
 
 
 def main() -> None:

@@ -33,7 +33,12 @@ static enum qt_status fill_snakes(struct codec_dac * dac, struct weights * w) {
         }
         enum qt_status status = file_tensor_read(w->file, gguf_find_tensor(w->file->gguf, ggml_get_name(t)), values, t->ne[0]);
         for (int64_t i = 0; status == QT_STATUS_OK && i < t->ne[0]; i++) {
-            values[i] = is_alpha ? expf(values[i]) : 1.0f / (expf(values[i]) + SNAKE_EPS);
+            float logarithm = values[i];
+            values[i] = is_alpha ? expf(logarithm) : 1.0f / (expf(logarithm) + SNAKE_EPS);
+            if (!isfinite(values[i])) {
+                status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: tensor %s: element %lld is %g, too large to be a logarithm", w->file->path, ggml_get_name(t),
+                                 (long long) i, (double) logarithm);
+            }
         }
         if (status == QT_STATUS_OK) {
             ggml_backend_tensor_set(t, values, 0, ggml_nbytes(t));

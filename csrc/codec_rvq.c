@@ -19,6 +19,7 @@ enum qt_status codec_rvq_load(struct codec_rvq * rvq, struct weights * w, const 
         bool semantic = i < rvq->n_semantic;
         rvq->codebooks[i] = weights_matrix(w, C_book, sizes->codebook_size, "tok_dec.vq_%s.%d.codebook", semantic ? "first" : "rest",
                                            semantic ? i : i - rvq->n_semantic);
+        weights_look(w, rvq->codebooks[i]);
     }
     weights_none(w, "tok_dec.vq_first.%d.codebook", rvq->n_semantic);
     weights_none(w, "tok_dec.vq_rest.%d.codebook", rvq->n_codebooks - rvq->n_semantic);

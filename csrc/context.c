@@ -4,6 +4,7 @@
 
 #include "log.h"
 #include "meta.h"
+#include "values.h"
 
 #include <ggml-cpu.h>
 
@@ -116,6 +117,7 @@ static enum qt_status load(struct qt_context * c, const struct qt_init_params * 
         QT_TRY(weights_copy_begin(&c->talker_weights));
         QT_TRY(talker_load(&c->talker, &c->talker_weights, &talker));
         QT_TRY(predictor_load(&c->predictor, &c->talker_weights, &talker));
+        values_warn(c->talker_file, "");
         QT_TRY(weights_copy_end(&c->talker_weights, c->backend, params->n_threads ? params->n_threads : ggml_cpu_default_n_threads()));
         log_write(QT_LOG_INFO, "talker %s: %d layers, width %d, %d code groups, mtp_proj %s", c->talker_file->path, (int) talker.stack.n_layers,
                   (int) talker.stack.hidden, (int) talker.n_code_groups, c->predictor.projection ? "linear" : "identity");
@@ -123,6 +125,7 @@ static enum qt_status load(struct qt_context * c, const struct qt_init_params * 
     if (c->codec_file) {
         QT_TRY(weights_init(&c->codec_weights, c->codec_file, device));
         QT_TRY(codec_load(&c->codec, &c->codec_weights, &codec, c->backend));
+        values_warn(c->codec_file, c->facts.speaker_size ? "" : "tok_dec."); /* who cannot clone leaves the encoder alone */
         double chunk_frames = round((double) params->codec_chunk_sec * codec.sample_rate / codec.hop_samples);
         c->codec_chunk_frames = chunk_frames < 1 ? 1 : chunk_frames < CHUNK_MAX_FRAMES ? (int) chunk_frames : CHUNK_MAX_FRAMES;
         log_write(QT_LOG_INFO, "codec %s: %d codebooks of %d, %d samples a frame at %d Hz", c->codec_file->path, (int) codec.n_quantizers,

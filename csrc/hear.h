@@ -1,4 +1,5 @@
-/* hear.h - the encoders, loaded when something is heard for the first time. Until then no page of their tensors is touched. */
+/* hear.h - the encoders, loaded when something is heard for the first time. Until then no page of their tensors is touched, but for the first of
+ * each where the talker is a base model: what is plainly damaged is logged at load. */
 #ifndef QT_HEAR_H
 #define QT_HEAR_H
 

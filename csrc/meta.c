@@ -23,6 +23,11 @@ static bool find(struct meta * meta, const char * key, bool is_array, struct qt_
     return meta->status == QT_STATUS_OK;
 }
 
+int64_t meta_length(struct meta * meta, const char * key) {
+    struct qt_value value;
+    return meta_has(meta, key) && find(meta, key, true, &value) ? value.n : 0;
+}
+
 /* Element i as an integer; false when the type is none. Values over int64 saturate, which every range check below refuses. */
 static bool integer_at(const struct qt_value * value, int64_t i, int64_t * out) {
     const unsigned char * p = value->data;
@@ -96,7 +101,10 @@ int meta_ints(struct meta * meta, const char * key, int32_t * values, int n_max,
         return 0;
     }
     for (int i = 0; i < (int) value.n; i++) {
-        values[i] = checked_int(meta, key, &value, i, lo, hi);
+        int32_t checked = checked_int(meta, key, &value, i, lo, hi);
+        if (values) {
+            values[i] = checked;
+        }
     }
     return meta->status == QT_STATUS_OK ? (int) value.n : 0;
 }

@@ -11,11 +11,13 @@ struct meta {
 };
 
 bool meta_has(const struct meta * meta, const char * key);
+/* Elements of an array, of any type; 0 when the key is missing. */
+int64_t meta_length(struct meta * meta, const char * key);
 /* An integer of any width within [lo, hi]. */
 int32_t meta_int(struct meta * meta, const char * key, int32_t lo, int32_t hi);
 /* A finite float within [lo, hi]. */
 float meta_float(struct meta * meta, const char * key, double lo, double hi);
-/* An array of 1 to n_max integers within [lo, hi]; returns their number. */
+/* An array of 1 to n_max integers within [lo, hi]; returns their number. values may be NULL. */
 int meta_ints(struct meta * meta, const char * key, int32_t * values, int n_max, int32_t lo, int32_t hi);
 /* Copies of an array of strings: *strings [n] with its strings in one block; free() it. Returns n. */
 int meta_strings(struct meta * meta, const char * key, int n_max, char *** strings);

@@ -11,6 +11,7 @@
 #define MAX_VOCAB (1 << 24)
 #define MAX_HEADS_WIDTH 32  /* of heads side by side, times the hidden width; published files reach 2. A cache is as wide as its heads */
 #define MAX_DILATION 1024
+#define MAX_TABLE 65536     /* speakers, languages */
 #define MIN_RATE_HZ 1000
 #define MAX_RATE_HZ 384000
 
@@ -60,6 +61,21 @@ static struct stack_sizes read_stack(struct meta * meta, const char * prefix) {
     return s;
 }
 
+/* Names and ids of a table of codec ids: as many of the one as of the other, and every id is one that the talker can say. */
+static void check_table(struct meta * meta, const char * what, int32_t vocab) {
+    char names[64], ids[64];
+    snprintf(names, sizeof names, "qwen3-tts.codec.%s_names", what);
+    snprintf(ids, sizeof ids, "qwen3-tts.codec.%s_ids", what);
+    int64_t n_names = meta_length(meta, names), n_ids = meta_length(meta, ids);
+    if (meta->status == QT_STATUS_OK && n_names != n_ids) {
+        meta->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the key %s has %lld entries, %s %lld", meta->file->path, names, (long long) n_names, ids,
+                               (long long) n_ids);
+    }
+    if (n_ids > 0) {
+        meta_ints(meta, ids, NULL, MAX_TABLE, 0, vocab - 1);
+    }
+}
+
 enum qt_status talker_sizes_read(const struct qt_file * file, struct talker_sizes * sizes) {
     struct meta meta = { file, QT_STATUS_OK };
     struct talker_sizes s = { 0 };
@@ -89,6 +105,8 @@ enum qt_status talker_sizes_read(const struct qt_file * file, struct talker_size
         snprintf(key, sizeof key, "qwen3-tts.text.%s", text_ids[i]);
         meta_int(&meta, key, 0, s.text_vocab - 1);
     }
+    check_table(&meta, "language", s.vocab);
+    check_table(&meta, "speaker", s.vocab);
     *sizes = s;
     return meta.status;
 }

@@ -4,6 +4,7 @@
 #include "log.h"
 #include "memory.h"
 #include "tensor_policy.h"
+#include "values.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -124,6 +125,16 @@ bool weights_has(const struct weights * weights, const char * fmt, ...) {
     return find(weights, name) != NULL;
 }
 
+void weights_look(struct weights * weights, const struct ggml_tensor * tensor) {
+    if (weights->status != QT_STATUS_OK || !tensor) {
+        return;
+    }
+    const char * fault = values_fault(weights->file, gguf_find_tensor(weights->file->gguf, ggml_get_name(tensor)), VALUES_ALL);
+    if (fault) {
+        weights->status = QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: tensor %s %s: the file is damaged", weights->file->path, ggml_get_name(tensor), fault);
+    }
+}
+
 void weights_none(struct weights * weights, const char * fmt, ...) {
     char name[NAME_BYTES];
     FORMAT_NAME(name, fmt);
@@ -145,7 +156,9 @@ static struct ggml_tensor * require_matrix(struct weights * weights, const char 
 struct ggml_tensor * weights_vector(struct weights * weights, int64_t n, const char * fmt, ...) {
     char name[NAME_BYTES];
     FORMAT_NAME(name, fmt);
-    return taken(weights, require(weights, name, 1, (int64_t[3]) { n, 1, 1 }, 0, 0));
+    struct ggml_tensor * vector = require(weights, name, 1, (int64_t[3]) { n, 1, 1 }, 0, 0);
+    weights_look(weights, vector);
+    return taken(weights, vector);
 }
 
 struct ggml_tensor * weights_matrix(struct weights * weights, int64_t n_in, int64_t n_out, const char * fmt, ...) {

@@ -38,7 +38,9 @@ enum qt_status weights_copy_end(struct weights * weights, ggml_backend_t backend
 bool weights_has(const struct weights * weights, const char * fmt, ...) QT_PRINTF(2, 3);
 /* Fails when the tensor exists: the keys count fewer than the file holds. */
 void weights_none(struct weights * weights, const char * fmt, ...) QT_PRINTF(2, 3);
-/* F32 of n elements, one axis: norms, biases, scales. */
+/* Fails when the tensor (NULL: nothing) holds NaN, infinity or zeros alone; reads all of it. */
+void weights_look(struct weights * weights, const struct ggml_tensor * tensor);
+/* F32 of n elements, one axis: norms, biases, scales. They are looked at. */
 struct ggml_tensor * weights_vector(struct weights * weights, int64_t n, const char * fmt, ...) QT_PRINTF(3, 4);
 /* [n_in, n_out] of any type with products. */
 struct ggml_tensor * weights_matrix(struct weights * weights, int64_t n_in, int64_t n_out, const char * fmt, ...) QT_PRINTF(4, 5);

@@ -82,7 +82,13 @@ def talker(*, base: bool = False) -> Gguf:
     if base:
         _keys(m, "qwen3-tts.spk_enc", embedding_length=D, sample_rate=24000)
         _conv(m, "spk_enc.conv0", (3, 3, 4))
-        for name, shape in (("tdnn1", (1, 4, 4)), ("res2net.0", (3, 2, 2)), ("tdnn2", (1, 4, 4)), ("se.conv1", (1, 4, 2)), ("se.conv2", (1, 2, 4))):
+        for name, shape in (
+            ("tdnn1", (1, 4, 4)),
+            ("res2net.0", (3, 2, 2)),
+            ("tdnn2", (1, 4, 4)),
+            ("se.conv1", (1, 4, 2)),
+            ("se.conv2", (1, 2, 4)),
+        ):
             _conv(m, f"spk_enc.blk.1.{name}", shape)
         for name, shape in (("mfa", (1, 4, 3)), ("asp.tdnn", (1, 9, 2)), ("asp.conv", (1, 2, 3)), ("fc", (1, 6, D))):
             _conv(m, f"spk_enc.{name}", shape)

@@ -14,7 +14,7 @@ enum place {
     ALIGN_KEY, ALIGN_TYPE, ALIGN_VALUE,
     IDS_TYPE, IDS_ELEMENT, IDS_N,
     WORDS_ELEMENT, WORDS_N, WORD_LEN,
-    ONE_KEY, FLAG_TYPE,
+    ONE_KEY, FLAG_TYPE, FLAG,
     A_NAME_LEN, A_NAME, A_N_DIMS, A_NE0, A_NE1, A_TYPE, A_OFFSET,
     B_NAME_LEN, B_NAME, B_N_DIMS, B_NE0, B_NE1, B_TYPE, B_OFFSET,
     DATA, END, N_PLACES,
@@ -107,6 +107,7 @@ static void make_valid(struct file * f) {
     put_string(f, "test.flag");
     mark(f, FLAG_TYPE);
     put_u32(f, GGUF_TYPE_BOOL);
+    mark(f, FLAG);
     put(f, "\1", 1);
 
     mark(f, ONE_KEY);
@@ -165,6 +166,12 @@ static const struct bad_file bad_files[] = {
     { "string length past the end", { { ARCH_LEN, 8, 2000 } }, 0, "key \"general.architecture\" has length 2000, but only" },
     { "alignment of another type", { { ALIGN_TYPE, 4, GGUF_TYPE_INT32 } }, 0, "key \"general.alignment\" has type i32, expected u32" },
     { "alignment 0", { { ALIGN_VALUE, 4, 0 } }, 0, "key \"general.alignment\" is 0, expected a power of two in 8..65536" },
+    { "alignment 3", { { ALIGN_VALUE, 4, 3 } }, 0, "key \"general.alignment\" is 3, expected a power of two in 8..65536" },
+    { "alignment 2^30", { { ALIGN_VALUE, 4, 1u << 30 } }, 0, "key \"general.alignment\" is 1073741824, expected a power of two in 8..65536" },
+    { "alignment as text", { { ALIGN_TYPE, 4, GGUF_TYPE_STRING } }, 0, "key \"general.alignment\" has length" },
+    { "alignment as float", { { ALIGN_TYPE, 4, GGUF_TYPE_FLOAT32 } }, 0, "key \"general.alignment\" has type f32, expected u32" },
+    { "bool of 2", { { FLAG, 1, 2 } }, 0, "key \"test.flag\": a bool is 2, valid are 0 and 1" },
+    { "bools of 255", { { IDS_ELEMENT, 4, GGUF_TYPE_BOOL }, { IDS_N, 8, 12 } }, 0, "key \"test.ids\": a bool is 254, valid are 0 and 1" },
     { "alignment 4", { { ALIGN_VALUE, 4, 4 } }, 0, "key \"general.alignment\" is 4, expected a power of two in 8..65536" },
     { "alignment 48", { { ALIGN_VALUE, 4, 48 } }, 0, "key \"general.alignment\" is 48, expected a power of two in 8..65536" },
     { "alignment huge", { { ALIGN_VALUE, 4, 1u << 31 } }, 0, "key \"general.alignment\" is 2147483648, expected a power of two in 8..65536" },

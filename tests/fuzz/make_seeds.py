@@ -30,7 +30,12 @@ def in_half(model: Gguf) -> Gguf:
 def values() -> Gguf:
     """A key of each type, alone and in an array."""
     keys = {f"one.{kind}": (kind, 1) for kind in FORMATS} | {f"many.{kind}": (ARRAY, (kind, [0, 1, 1])) for kind in FORMATS}
-    keys |= {"text": (STRING, "hello"), "texts": (ARRAY, (STRING, ["", "a", "word"])), "none": (ARRAY, (I32, [])), "no.texts": (ARRAY, (STRING, []))}
+    keys |= {
+        "text": (STRING, "hello"),
+        "texts": (ARRAY, (STRING, ["", "a", "word"])),
+        "none": (ARRAY, (I32, [])),
+        "no.texts": (ARRAY, (STRING, [])),
+    }
     return Gguf(keys | {"nan": (F32, float("nan")), "wide": (F64, 1e300), "flag": (BOOL, 0)})
 
 
