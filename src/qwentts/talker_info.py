@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .errors import ModelFileError
 
 if TYPE_CHECKING:
@@ -46,9 +48,11 @@ def read_talker_info(file: ModelFile) -> TalkerInfo:
         raise ModelFileError(f"{file.path}: qwen3-tts.model_type is {model_type!r}, known are {', '.join(MODEL_TYPES)}")
     speakers = _table(file, "speaker")
     dialects = file.get("qwen3-tts.codec.speaker_dialects", [])
+    if not isinstance(dialects, list):
+        raise ModelFileError(f"{file.path}: qwen3-tts.codec.speaker_dialects is {dialects!r:.80}, expected an array of texts")
     if len(dialects) not in (0, len(speakers)):
         raise ModelFileError(f"{file.path}: qwen3-tts.codec.speaker_dialects has {len(dialects)} entries for {len(speakers)} speakers")
-    generation = {name: file.get(f"generation.{name}") for name in GENERATION}
+    generation = {name: _setting(file, name) for name in GENERATION}
     return TalkerInfo(
         model_type=model_type,
         model_size=str(file.get("qwen3-tts.model_size", "")),
@@ -61,9 +65,20 @@ def read_talker_info(file: ModelFile) -> TalkerInfo:
     )
 
 
+def _setting(file: ModelFile, name: str) -> Any:
+    """A sampling default of the file, None if it has none."""
+    key, value = f"generation.{name}", file.get(f"generation.{name}")
+    kinds, expected = (bool, "true or false") if name.endswith("do_sample") else ((int, float), "a number")
+    if name.endswith(("top_k", "max_new_tokens")):
+        kinds, expected = int, "a whole number"
+    if value is not None and not (isinstance(value, kinds) and isinstance(value, bool) == (kinds is bool)):
+        raise ModelFileError(f"{file.path}: {key} is {value!r:.80}, expected {expected}")
+    return value
+
+
 def _table(file: ModelFile, what: str) -> dict[str, int]:
     names = file.get(f"qwen3-tts.codec.{what}_names", [])
     ids = file.get(f"qwen3-tts.codec.{what}_ids", [])
-    if not isinstance(names, list) or len(names) != len(ids):
+    if not isinstance(names, list) or not isinstance(ids, np.ndarray | list) or len(names) != len(ids):
         raise ModelFileError(f"{file.path}: qwen3-tts.codec.{what}_names and {what}_ids do not have the same length")
     return {name: int(id_) for name, id_ in zip(names, ids, strict=True)}

@@ -1,5 +1,6 @@
 """Weights copied at load against weights used in the file: the same bytes, whatever types the joined matrices have."""
 
+import os
 import re
 
 import numpy as np
@@ -76,8 +77,8 @@ def test_copied_and_mapped_weights_give_the_same_bytes(monkeypatch, tmp_path, mo
     assert np.array_equal(speak(path), mapped)
 
 
-def test_copied_weights_outlive_a_file_that_is_cut(monkeypatch, tmp_path):
-    """What frames read is not in the mapping; only embedding tables and the prompt's projection still are."""
+def test_copied_weights_outlive_a_file_that_is_cut_in_the_middle_of_a_call(monkeypatch, tmp_path):
+    """What frames read is not in the mapping; only embedding tables and the prompt's projection still are. The next call is refused."""
     source = tiny_files("custom_voice")[0]
     path = tmp_path / "talker.gguf"
     path.write_bytes(source.read_bytes())
@@ -85,13 +86,21 @@ def test_copied_weights_outlive_a_file_that_is_cut(monkeypatch, tmp_path):
     engine = Engine(path, None, threads=1)
     session, facts = engine.session(), engine.facts
     logits, again = (np.empty(facts.codec_vocab_size, np.float32) for _ in range(2))
-    rows = np.random.default_rng(6).standard_normal((5, facts.hidden_size)).astype(np.float32)
+    rows = np.random.default_rng(6).standard_normal((600, facts.hidden_size)).astype(np.float32)  # three graphs of up to 256 rows
     session.prefill(rows, logits)
     session.reset()
-    with path.open("r+b") as file:
-        file.truncate(0)
+    stages = []
+
+    def cut(name, values):
+        if not stages:  # the first graph has run, two follow
+            os.truncate(path, 0)
+        stages.append(name)
+
+    session.set_tap(cut)
     session.prefill(rows, again)
-    assert np.array_equal(again, logits)
+    assert stages.count("talker.embd") == 3 and np.array_equal(again, logits)
+    with pytest.raises(ParameterError, match=r"talker\.gguf: the file has 0 bytes, it was opened with"):
+        session.prefill(rows[:1], again)
     engine.close()
 
 

@@ -16,6 +16,8 @@ from model_edits import Edit, Row, copy, in_type, key, no_key, no_tensor, number
 
 from qwentts.engine import Engine
 from qwentts.errors import ModelFileError
+from qwentts.model_file import ModelFile
+from qwentts.talker_info import read_talker_info
 
 T, P = "qwen3-tts.talker.", "qwen3-tts.code_pred."
 NAN, INF = float("nan"), float("inf")
@@ -209,3 +211,32 @@ def test_base_talker_is_refused(tmp_path: Path, edit: Edit, message: str) -> Non
     edit(model)
     with pytest.raises(ModelFileError, match=re.escape(message)):
         Engine(model.write(tmp_path / "broken.gguf"), None, threads=1)
+
+
+PROMPT: list[Row] = [
+    (
+        "another mode",
+        key("qwen3-tts.model_type", STRING, "song"),
+        "qwen3-tts.model_type is 'song', known are base, custom_voice, voice_design",
+    ),
+    ("a mode as a number", number("qwen3-tts.model_type", 1), "the key qwen3-tts.model_type is of type int, expected str"),
+    ("languages as numbers", key("qwen3-tts.codec.language_names", ARRAY, (I32, [1, 2])), "language_names and language_ids do not"),
+    (
+        "a dialect as one text",
+        key("qwen3-tts.codec.speaker_dialects", STRING, "beijing"),
+        "speaker_dialects is 'beijing', expected an array",
+    ),
+    ("a dialect too few", key("qwen3-tts.codec.speaker_dialects", ARRAY, (STRING, [""])), "speaker_dialects has 1 entries for 2 speakers"),
+    ("a temperature as text", key("generation.temperature", STRING, "hot"), "generation.temperature is 'hot', expected a number"),
+    ("sampling as a number", number("generation.do_sample", 1), "generation.do_sample is 1, expected true or false"),
+    ("half a top_k", key("generation.subtalker_top_k", F32, 1.5), "generation.subtalker_top_k is 1.5, expected a whole number"),
+]
+
+
+@pytest.mark.parametrize(("edit", "message"), rows(PROMPT))
+def test_facts_of_the_prompt_are_refused(tmp_path: Path, edit: Edit, message: str) -> None:
+    model = smallest_models.talker()
+    edit(model)
+    with pytest.raises(ModelFileError, match=re.escape(message)) as caught:
+        read_talker_info(ModelFile.open(model.write(tmp_path / "broken.gguf")))
+    assert "broken.gguf" in str(caught.value)
