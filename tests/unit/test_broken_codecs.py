@@ -77,17 +77,17 @@ DECODER: list[Row] = [
     (
         "a codebook as F16",
         in_type("tok_dec.vq_rest.1.codebook", "f16", np.float16),
-        "tensor tok_dec.vq_rest.1.codebook is of type f16, expected f32 (codebook)",
+        "tensor tok_dec.vq_rest.1.codebook (codebook) is of type f16, expected f32",
     ),
     (
         "a projection as F16",
         in_type("tok_dec.vq_first.output_proj.weight", "f16", np.float16),
-        "tensor tok_dec.vq_first.output_proj.weight is of type f16, expected f32 (codebook projection)",
+        "tensor tok_dec.vq_first.output_proj.weight (codebook projection) is of type f16, expected f32",
     ),
     (
         "Snake as F16",
         in_type("tok_dec.dec.1.snake.alpha", "f16", np.float16),
-        "tensor tok_dec.dec.1.snake.alpha is of type f16, expected f32 (vector)",
+        "tensor tok_dec.dec.1.snake.alpha (vector) is of type f16, expected f32",
     ),
     ("a codebook of zeros", values("tok_dec.vq_first.0.codebook", 0), "tensor tok_dec.vq_first.0.codebook is all zeros"),
     ("NaN in a codebook", values("tok_dec.vq_rest.0.codebook", NAN, 13), "tensor tok_dec.vq_rest.0.codebook holds NaN or infinity"),
@@ -140,7 +140,7 @@ ENCODER: list[Row] = [
     (
         "a codebook as F16",
         in_type("tok_enc.vq_semantic.0.codebook", "f16", np.float16),
-        "tensor tok_enc.vq_semantic.0.codebook is of type f16, expected f32 (codebook)",
+        "tensor tok_enc.vq_semantic.0.codebook (codebook) is of type f16, expected f32",
     ),
     ("a convolution of zeros", values("tok_enc.conv.3.weight", 0), "tensor tok_enc.conv.3.weight is all zeros"),
     ("one NaN at the end of a kernel", values("tok_enc.conv.5.weight", NAN, 47), "tensor tok_enc.conv.5.weight holds NaN or infinity"),
@@ -151,7 +151,7 @@ SPEAKER: list[Row] = [
     (
         "a matrix as F16",
         in_type("spk_enc.fc.weight", "f16", np.float16),
-        "tensor spk_enc.fc.weight is of type f16, expected f32 (speaker encoder)",
+        "tensor spk_enc.fc.weight (speaker encoder) is of type f16, expected f32",
     ),
     ("parts that do not divide", lambda m: [_part(m, p) for p in (1,)], "spk_enc.blk.1 is 4 wide, no multiple of its 3 parts"),
     ("too many parts", lambda m: [_part(m, p) for p in range(1, 16)], "tensor spk_enc.blk.1.res2net.15.weight is in the file, but"),

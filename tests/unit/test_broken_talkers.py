@@ -166,12 +166,12 @@ TALKER: list[Row] = [
     (
         "a norm as F16",
         in_type("talker.output_norm.weight", "f16", np.float16),
-        "tensor talker.output_norm.weight is of type f16, expected f32 (vector)",
+        "tensor talker.output_norm.weight (vector) is of type f16, expected f32",
     ),
     (
         "a matrix of integers",
         in_type("talker.codec_head.weight", "i32", np.int32),
-        "tensor talker.codec_head.weight is of type i32, expected a floating-point or block type",
+        "tensor talker.codec_head.weight (matrix) is of type i32, expected a floating-point or block type",
     ),
     ("a norm of zeros", values("talker.blk.0.attn_norm.weight", 0), "tensor talker.blk.0.attn_norm.weight is all zeros"),
     (
