@@ -173,9 +173,12 @@ static float keep(float v, uint16_t * h) {
     return is_normal ? v : half_f16_to_f32(*h);
 }
 
-/* The inverse of scale d as kept, 0 for 0. One that f16 would round to 0 becomes the smallest there is: the values still fit. */
+/* The inverse of scale d as kept, 0 for 0. Where f16 has few bits it is rounded up: the values still fit, and no scale becomes 0. */
 static float keep_scale(float d, uint16_t * h) {
-    float kept = keep(d != 0.0f && fabsf(d) < 0x1p-24f ? copysignf(0x1p-24f, d) : d, h);
+    float kept = keep(d, h);
+    if (fabsf(kept) < fabsf(d) && fabsf(d) < 0x1p-14f) {
+        kept = half_f16_to_f32(++*h);
+    }
     return kept != 0.0f ? 1.0f / kept : 0.0f;
 }
 

@@ -73,9 +73,14 @@ static inline bool k_block_load(struct k_block * b, const float * x, const float
     return true;
 }
 
-/* The f16 next to v, but no infinity, and no 0 for what is none: a scale of 0 would lose the block. */
+/* The f16 next to v, never infinite. Where f16 has few bits it is rounded up: integers of 6 or 8 bits still reach v, and no scale becomes 0. */
 static inline uint16_t f16_scale(float v) {
     uint16_t h = half_f32_to_f16(v);
     uint16_t sign = h & 0x8000u, rest = h & 0x7fffu;
-    return (uint16_t) (sign | (rest > 0x7bffu ? 0x7bffu : rest == 0 && v != 0.0f ? 1u : rest));
+    if (rest > 0x7bffu) {
+        rest = 0x7bffu;
+    } else if (rest < 0x0400u && half_f16_to_f32(rest) < fabsf(v)) {
+        rest++;
+    }
+    return (uint16_t) (sign | rest);
 }

@@ -119,4 +119,4 @@ def test_bounds_have_reasons() -> None:
     rows = [line.split(",", 5) for line in (Path(ROOT) / "tests" / "bounds.csv").read_text(encoding="utf-8").splitlines()]
     assert rows[0] == ["family", "dtype", "backend", "metric", "bound", "reason"]
     for family, dtype, backend, metric, bound, reason in rows[1:]:
-        assert metric in ("exact", "ulp", "nmse", "mag") and float(bound) >= 0 and len(reason) > 10, family + dtype + backend
+        assert metric in ("exact", "ulp", "nmse", "mag", "rms") and float(bound) >= 0 and len(reason) > 10, family + dtype + backend

@@ -7,6 +7,7 @@ import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
 from gguf.quants import dequantize, quantize
 
+from qwentts._lib import ffi, lib
 from qwentts.model_file import ModelFile
 
 # Byte offsets of the half floats in a block: they get plausible scales, the other bytes anything.
@@ -52,3 +53,21 @@ def test_q8_0_rows_quantized_by_the_gguf_package(tmp_path: Path) -> None:
     largest = np.abs(weights.reshape(-1, 32)).max(1).repeat(32).reshape(weights.shape)
     # half a step, and 127 steps times the 2^-11 to which the scale is rounded
     assert (np.abs(file.tensor(0) - weights) <= largest / 127 * 0.57).all()
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_our_blocks_decode_as_the_gguf_package_does(name: str) -> None:
+    """What the library writes, it and the package read alike; 32-value formats are written byte for byte as the package does."""
+    kind, rng = GGMLQuantizationType[name], np.random.default_rng(13)
+    block, n_bytes = GGML_QUANT_SIZES[kind]
+    weights = (rng.laplace(0, 0.05, (ROWS, BLOCKS_PER_ROW * 256)) * 2.0 ** rng.integers(-3, 4, (ROWS, 1))).astype(np.float32)
+    weights[1, :700] = np.abs(weights[1, :700]) + 1
+    n_rows, n = weights.shape
+    blocks, decoded = np.zeros((n_rows, n // block * n_bytes), np.uint8), np.empty_like(weights)
+    into = ffi.from_buffer(blocks, require_writable=True)
+    assert lib.qt_quantize_rows(kind, ffi.from_buffer("float[]", weights), n, n_rows, into, blocks.nbytes, 0, ffi.NULL) == 0
+    assert lib.qt_dequantize_rows(kind, ffi.from_buffer(blocks), blocks.nbytes, n, n_rows, ffi.from_buffer("float[]", decoded)) == 0
+    np.testing.assert_array_equal(decoded, dequantize(blocks, kind))
+    assert ((decoded - weights) ** 2).sum() < 0.02 * (weights**2).sum()
+    if block == 32:
+        np.testing.assert_array_equal(blocks, quantize(weights, kind))
