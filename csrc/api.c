@@ -40,6 +40,7 @@ size_t qt_struct_size(const char * name) {
         { "qt_init_params", sizeof(struct qt_init_params) }, { "qt_audio", sizeof(struct qt_audio) },
         { "qt_facts", sizeof(struct qt_facts) },             { "qt_value", sizeof(struct qt_value) },
         { "qt_tensor_info", sizeof(struct qt_tensor_info) }, { "qt_voice_ref", sizeof(struct qt_voice_ref) },
+        { "qt_sampling", sizeof(struct qt_sampling) },
     };
     for (size_t i = 0; name && i < sizeof sizes / sizeof *sizes; i++) {
         if (strcmp(name, sizes[i].name) == 0) {

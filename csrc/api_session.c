@@ -146,3 +146,45 @@ enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, floa
     QT_TRY(session_enter(session));
     return session_leave(session, predictor_step(&c->predictor, &c->talker, &session->predictor, &session->runner, code, logits));
 }
+
+static enum qt_status check_uniforms(const char * who, const float * uniforms, int n) {
+    for (int i = 0; i < n; i++) {
+        if (!(uniforms[i] > 0 && uniforms[i] <= 1)) {
+            return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: uniforms[%d] is %g, valid: above 0 up to 1", who, i, (double) uniforms[i]);
+        }
+    }
+    return QT_STATUS_OK;
+}
+
+enum qt_status qt_draw(const float * logits, int n, const struct qt_sampling * sampling, float uniform, int32_t * token) {
+    QT_REQUIRE(logits);
+    QT_REQUIRE(sampling);
+    QT_REQUIRE(token);
+    QT_TRY(check_count(__func__, "n", n));
+    QT_TRY(sampling_check(__func__, sampling));
+    QT_TRY(check_uniforms(__func__, &uniform, 1));
+    struct sampler sampler;
+    QT_TRY(sampler_init(&sampler, n));
+    enum qt_status status = sampling_draw(&sampler, logits, n, sampling, uniform, token);
+    sampler_free(&sampler);
+    return status;
+}
+
+enum qt_status qt_predictor_frame(struct qt_session * session, int32_t code0, const float * uniforms, const struct qt_sampling * sampling,
+                                  int32_t * codes) {
+    QT_REQUIRE(session);
+    QT_REQUIRE(uniforms);
+    QT_REQUIRE(sampling);
+    QT_REQUIRE(codes);
+    QT_REQUIRE_PART(session, talker_file, "talker");
+    const struct qt_context * c = session->context;
+    if (!session->talker.hidden_valid) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the session holds no prompt, qt_talker_prefill comes first", __func__);
+    }
+    QT_TRY(check_values(__func__, "code0", &code0, 1, c->facts.codec_vocab_size));
+    QT_TRY(sampling_check(__func__, sampling));
+    QT_TRY(check_uniforms(__func__, uniforms, c->facts.n_code_groups - 1));
+    QT_TRY(session_enter(session));
+    return session_leave(session, predictor_frame(&c->predictor, &c->talker, &session->predictor, &session->runner, session->talker.hidden, code0, uniforms,
+                                                  sampling, codes));
+}

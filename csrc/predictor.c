@@ -13,6 +13,7 @@
 enum qt_status predictor_load(struct predictor * p, struct weights * w, const struct talker_sizes * sizes) {
     const struct stack_sizes * s = &sizes->predictor;
     p->n_code_groups = sizes->n_code_groups;
+    p->vocab = sizes->predictor_vocab;
     p->heads = calloc((size_t) p->n_code_groups, sizeof *p->heads);
     if (!p->heads) {
         return QT_FAIL(QT_STATUS_OOM, "no memory for the table of %d code groups", p->n_code_groups);
@@ -41,6 +42,11 @@ enum qt_status predictor_state_init(struct predictor_state * state, const struct
     if (!state->graphs) {
         return QT_FAIL(QT_STATUS_OOM, "no memory for the graphs of %d code groups", p->n_code_groups);
     }
+    state->logits = malloc((size_t) p->vocab * sizeof *state->logits);
+    if (!state->logits) {
+        return QT_FAIL(QT_STATUS_OOM, "no memory for %d logits", p->vocab);
+    }
+    QT_TRY(sampler_init(&state->sampler, p->vocab));
     bool moved = false;
     return kv_cache_reserve(&state->cache, ggml_backend_get_default_buffer_type(runner->backend), &p->stack.sizes, p->n_code_groups, p->n_code_groups, 0,
                             &moved);
@@ -49,6 +55,8 @@ enum qt_status predictor_state_init(struct predictor_state * state, const struct
 void predictor_state_free(struct predictor_state * state) {
     predictor_state_drop_graphs(state);
     kv_cache_free(&state->cache);
+    sampler_free(&state->sampler);
+    free(state->logits);
     free(state->graphs);
     *state = (struct predictor_state) { 0 };
 }
@@ -135,4 +143,14 @@ enum qt_status predictor_begin(const struct predictor * p, const struct talker *
 enum qt_status predictor_step(const struct predictor * p, const struct talker * talker, struct predictor_state * state, const struct runner * runner,
                               int32_t code, float * logits) {
     return run_graph(p, talker, state, runner, NULL, state->next, code, logits);
+}
+
+enum qt_status predictor_frame(const struct predictor * p, const struct talker * talker, struct predictor_state * state, const struct runner * runner,
+                               struct ggml_tensor * hidden, int32_t code0, const float * uniforms, const struct qt_sampling * sampling, int32_t * codes) {
+    codes[0] = code0;
+    for (int g = 0; g + 1 < p->n_code_groups; g++) {
+        QT_TRY(run_graph(p, talker, state, runner, g == 0 ? hidden : NULL, g, codes[g], state->logits));
+        QT_TRY(sampling_draw(&state->sampler, state->logits, p->vocab, sampling, uniforms[g], &codes[g + 1]));
+    }
+    return QT_STATUS_OK;
 }

@@ -96,7 +96,7 @@ class ScriptedStack:
     def __init__(self, script: list[int] | int, *, n_vocab: int = 3072, n_groups: int = 5, context: int = 4096) -> None:
         self.script, self.n_vocab = script, n_vocab
         self.facts = Facts(n_code_groups=n_groups, codec_vocab_size=n_vocab, code_vocab_size=32, context_length=context)
-        self.n_steps, self.group, self.calls, self.overlays, self.stepped = 0, 0, [], [], []
+        self.n_steps, self.calls, self.overlays, self.stepped = 0, [], [], []
 
     def _answer(self, logits: np.ndarray) -> None:
         token = self.script if isinstance(self.script, int) else self.script[min(self.n_steps, len(self.script) - 1)]
@@ -113,18 +113,18 @@ class ScriptedStack:
         self.stepped.append(codes.tolist())
         self._answer(logits)
 
-    def predictor_begin(self, code0: int, logits: np.ndarray) -> None:
-        self.group = 1
-        self._predict(logits)
+    def predictor_frame(self, code0: int, uniforms: np.ndarray, settings: Any, codes: np.ndarray) -> None:
+        from qwentts.sampling import draw
 
-    def predictor_step(self, code: int, logits: np.ndarray) -> None:
-        assert code == self.group
-        self.group += 1
-        self._predict(logits)
+        assert uniforms.shape == (self.facts.n_code_groups - 1,) and uniforms.dtype == np.float32
+        codes[0] = code0
+        for g in range(1, self.facts.n_code_groups):
+            codes[g] = draw(self._predict(g), settings, uniforms[g - 1])
 
-    def _predict(self, logits: np.ndarray) -> None:
-        logits[:] = 0
-        logits[self.group] = 50
+    def _predict(self, group: int) -> np.ndarray:
+        logits = np.zeros(self.facts.code_vocab_size, np.float32)
+        logits[group] = 50
+        return logits
 
     def cancel(self) -> None:
         self.calls.append("cancel")

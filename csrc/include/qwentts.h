@@ -92,6 +92,14 @@ struct qt_facts {
     int32_t speaker_size;      /* width of a speaker embedding; 0 without a speaker encoder (only base models have one) */
 };
 
+/* How a code is drawn: scores are divided by temperature, those below the top_k-th are dropped, then the least that top_p leaves out. */
+struct qt_sampling {
+    bool    greedy;      /* the first of the highest logits; the rest is not used */
+    int32_t top_k;       /* 0: off */
+    double  temperature; /* 1e-6 to 1e6; may be 0 when greedy */
+    double  top_p;       /* above 0, 1: off */
+};
+
 /* v4: what a clone needs of a reference clip. Both arrays belong to the caller after success: give the struct to qt_voice_ref_free. */
 struct qt_voice_ref {
     float *   ref_spk_emb;   /* [ref_spk_dim] */
@@ -223,6 +231,12 @@ QT_API enum qt_status qt_talker_step(struct qt_session * session, const int32_t 
 QT_API enum qt_status qt_predictor_begin(struct qt_session * session, int32_t code0, float * logits);
 /* Give the code drawn from the last logits, codebook g; logits of codebook g + 1. Legal n_code_groups - 2 times a frame. */
 QT_API enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, float * logits);
+/* One draw from logits [n] with a uniform number above 0 and at most 1, as the Python package makes it. */
+QT_API enum qt_status qt_draw(const float * logits, int n, const struct qt_sampling * sampling, float uniform, int32_t * token);
+/* A whole frame in one call: codes [n_code_groups] = code0, then one draw a codebook, each with its number of uniforms [n_code_groups - 1], all above
+ * 0 and at most 1. The same codes as begin and step with the draws of the Python package. */
+QT_API enum qt_status qt_predictor_frame(struct qt_session * session, int32_t code0, const float * uniforms, const struct qt_sampling * sampling,
+                                         int32_t * codes);
 
 /* codes [n_code_groups, n_frames] -> n_frames * hop_samples samples. In one pass when codec_chunk_sec covers them; else chunk by chunk, each
  * with the 2 * sliding window frames before it as context. */

@@ -18,7 +18,9 @@ import numpy as np
 from ._lib import ffi, keep_error, last_error, lib, raise_kept_error
 from .errors import ModelFileError, ParameterError, from_status
 from .model_file import ModelFile
+from .sampling import Settings
 
+INT32_MAX = (1 << 31) - 1
 Tap = Callable[[str, np.ndarray], None]
 TALKER, CODEC = 0, 1
 
@@ -158,6 +160,8 @@ class Session:
         self.facts = facts
         self._codes = np.zeros(max(facts.n_code_groups, 1), np.int32)
         self._codes_view = _ints(self._codes)
+        self._sampling = ffi.new("struct qt_sampling *")
+        self._settings: Settings | None = None  # that _sampling holds
         self._views: dict[int, tuple[np.ndarray, Any]] = {}
 
     def _view(self, array: np.ndarray) -> Any:
@@ -228,6 +232,15 @@ class Session:
     def predictor_step(self, code: int, logits: np.ndarray) -> None:
         """Give the code drawn from the last logits; logits of the next codebook."""
         _check(lib.qt_predictor_step(self._handle, code, self._view(logits)))
+
+    def predictor_frame(self, code0: int, uniforms: np.ndarray, settings: Settings, codes: np.ndarray) -> None:
+        """All of a frame: codes int32 [G] = code0, then one draw a codebook with uniforms float32 [G - 1]."""
+        if settings is not self._settings:
+            self._settings, sampling = settings, self._sampling
+            sampling.greedy, sampling.top_k = settings.greedy, min(settings.top_k, INT32_MAX)
+            sampling.temperature, sampling.top_p = settings.temperature, settings.top_p
+        _check(lib.qt_predictor_frame(self._handle, code0, _floats(uniforms), self._sampling, self._codes_view))
+        codes[:] = self._codes
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """Samples float32 [frames * hop] in [-1, 1] of codes int32 [frames, G], in one pass."""

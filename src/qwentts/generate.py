@@ -17,7 +17,7 @@ import numpy as np
 
 from .errors import Cancelled, ParameterError
 from .philox import UniformStream
-from .sampling import Codebook0, RepetitionGuard, draw
+from .sampling import Codebook0, RepetitionGuard, Settings, draw
 from .settings import Chosen
 
 T = TypeVar("T")
@@ -41,8 +41,7 @@ class Stack(Protocol):
 
     def prefill(self, rows: np.ndarray, logits: np.ndarray) -> None: ...
     def step(self, codes: np.ndarray, overlay: np.ndarray, logits: np.ndarray) -> None: ...
-    def predictor_begin(self, code0: int, logits: np.ndarray) -> None: ...
-    def predictor_step(self, code: int, logits: np.ndarray) -> None: ...
+    def predictor_frame(self, code0: int, uniforms: np.ndarray, settings: Settings, codes: np.ndarray) -> None: ...
     def cancel(self) -> None: ...
 
 
@@ -91,7 +90,6 @@ class FrameLoop:
         guard = RepetitionGuard(facts.frame_hz) if self.limits.guard else None
         uniforms = UniformStream(self.seed, n_groups)
         logits = np.empty(facts.codec_vocab_size, np.float32)
-        code_logits = np.empty(facts.code_vocab_size, np.float32)
         codes = np.zeros(n_groups, np.int32)
 
         start = perf_counter()
@@ -115,18 +113,8 @@ class FrameLoop:
                 self.finish_reason = STOP
                 return
             codebook0.accept(token)
-            codes[0] = token
-            sampling_s = 0.0
-            for g in range(1, n_groups):
-                if g == 1:
-                    session.predictor_begin(token, code_logits)
-                else:
-                    session.predictor_step(int(codes[g - 1]), code_logits)
-                before = perf_counter()
-                codes[g] = draw(code_logits, predictor, uniform[g])
-                sampling_s += perf_counter() - before
-            times["sampling"] += sampling_s
-            times["predictor"] += perf_counter() - drawn - sampling_s
+            session.predictor_frame(token, uniform[1:], predictor, codes)
+            times["predictor"] += perf_counter() - drawn
             yield codes.copy()
             if guard is not None and guard.repeats(token):
                 self.finish_reason = REPETITION

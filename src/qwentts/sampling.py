@@ -1,9 +1,10 @@
 """From logits to one token: the chain of the official generate(), in float32, with one given uniform a token.
 
 logits [V] -> repetition penalty -> minimum length -> suppression           (codebook 0, also when greedy)
-           -> temperature -> top-k -> top-p -> exp(s - max) -> first index whose cumulative weight reaches u * total
+           -> temperature -> top-k -> top-p -> e^(s - max) -> first index whose cumulative weight reaches u * total
 Upstream counterpart: transformers 4.57 logits processors in the order of GenerationMixin._get_logits_processor.
 The end token passes through top-k and top-p like any other token.
+Codebooks 1 and up are drawn by csrc/sampling.c, which rounds where this file rounds; test_sampling compares the two.
 """
 
 from __future__ import annotations
@@ -20,6 +21,21 @@ RESERVED = 1024  # the last 1024 ids of codebook 0 are special and never drawn, 
 NEG_INF = np.float32(-np.inf)
 LOWEST, HIGHEST = 1e-6, 1e6  # of temperature and penalty: any logit times or divided by them is a float32
 RANGE = "numbers from 1e-6 to 1e6"
+
+
+LN2_HIGH, LN2_LOW = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b3ap-40")  # the first ends in 17 zero bits
+INVERSE_FACTORIAL = [1 / math.factorial(i) for i in range(14)]
+
+
+def exponential(x: np.ndarray) -> np.ndarray:
+    """e^x in double for x <= 0, by additions and products alone: the same bits on every machine and in C."""
+    x = np.maximum(x, -700.0, dtype=np.float64)
+    k = np.rint(x * float.fromhex("0x1.71547652b82fep+0"))  # 1 / ln 2
+    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    p = np.full_like(r, INVERSE_FACTORIAL[13])
+    for term in INVERSE_FACTORIAL[12::-1]:
+        p = p * r + term
+    return np.ldexp(p, k.astype(np.int32))
 
 
 def in_range(value: float) -> bool:
@@ -59,8 +75,8 @@ def warp(scores: np.ndarray, settings: Settings) -> tuple[np.ndarray, np.ndarray
     if settings.top_p < 1:
         order = np.argsort(scores, kind="stable")
         # in double, each probability rounded once: the float32 sums upstream compares come out the same
-        weights = np.exp(scores[order].astype(np.float64) - scores[order[-1]])
-        mass = np.cumsum((weights / weights.sum()).astype(np.float32), dtype=np.float64).astype(np.float32)
+        weights = exponential(scores[order].astype(np.float64) - scores[order[-1]])
+        mass = np.cumsum((weights / weights.cumsum()[-1]).astype(np.float32), dtype=np.float64).astype(np.float32)
         removed = mass <= np.float32(1 - settings.top_p)
         removed[-1] = False
         stay = np.ones(scores.size, bool)
@@ -73,7 +89,7 @@ def distribution(scores: np.ndarray, settings: Settings) -> np.ndarray:
     """Probabilities float32 [V] that draw() follows; 0 for filtered tokens."""
     probabilities = np.zeros(scores.size, np.float32)
     kept, scores = warp(scores, settings)
-    weights = np.exp(scores - scores.max())
+    weights = exponential(scores - scores.max()).astype(np.float32)
     probabilities[kept] = weights / weights.sum(dtype=np.float32)
     return probabilities
 
@@ -86,7 +102,7 @@ def draw(scores: np.ndarray, settings: Settings, uniform: np.float32) -> int:
         return token
     _require_number(scores.max())
     kept, scores = warp(scores, settings)
-    cumulative = np.cumsum(np.exp(scores - scores.max()))  # float32, in index order
+    cumulative = np.cumsum(exponential(scores - scores.max()).astype(np.float32))  # in index order
     return int(kept[cumulative.searchsorted(uniform * cumulative[-1])])
 
 

@@ -242,6 +242,7 @@ static void file_entries(void) {
 static void session_entries(void) {
     struct qt_session * session = (struct qt_session *) &failures;
     struct qt_audio audio;
+    struct qt_sampling sampling = { false, 0, 0.9, 1 };
     int32_t code = 0;
     float x = 0;
     refused("qt_session_new without a context", qt_session_new(NULL, &session), QT_STATUS_INVALID_PARAMS, "qt_session_new", "ctx", "NULL", NULL);
@@ -257,6 +258,17 @@ static void session_entries(void) {
     refused("qt_talker_step", qt_talker_step(NULL, &code, &x, &x), QT_STATUS_INVALID_PARAMS, "qt_talker_step", "session", "NULL", NULL);
     refused("qt_predictor_begin", qt_predictor_begin(NULL, 0, &x), QT_STATUS_INVALID_PARAMS, "qt_predictor_begin", "session", "NULL", NULL);
     refused("qt_predictor_step", qt_predictor_step(NULL, 0, &x), QT_STATUS_INVALID_PARAMS, "qt_predictor_step", "session", "NULL", NULL);
+    refused("qt_predictor_frame", qt_predictor_frame(NULL, 0, &x, &sampling, &code), QT_STATUS_INVALID_PARAMS, "qt_predictor_frame", "session", "NULL", NULL);
+    refused("qt_draw NULL", qt_draw(NULL, 1, &sampling, 1, &code), QT_STATUS_INVALID_PARAMS, "qt_draw", "logits", "NULL", NULL);
+    refused("qt_draw n", qt_draw(&x, 0, &sampling, 1, &code), QT_STATUS_INVALID_PARAMS, "qt_draw", "n is 0", NULL, NULL);
+    refused("qt_draw uniform", qt_draw(&x, 1, &sampling, 0, &code), QT_STATUS_INVALID_PARAMS, "uniforms[0] is 0", NULL, NULL, NULL);
+    check(qt_draw(&x, 1, &sampling, 1, &code) == QT_STATUS_OK && code == 0, "one logit is one token");
+    sampling.top_k = -1;
+    refused("qt_draw top_k", qt_draw(&x, 1, &sampling, 1, &code), QT_STATUS_INVALID_PARAMS, "top_k is -1", NULL, NULL, NULL);
+    sampling.top_p = 1.5, sampling.top_k = 0;
+    refused("qt_draw top_p", qt_draw(&x, 1, &sampling, 1, &code), QT_STATUS_INVALID_PARAMS, "top_p is 1.5", NULL, NULL, NULL);
+    sampling.temperature = 0;
+    refused("qt_draw temperature", qt_draw(&x, 1, &sampling, 1, &code), QT_STATUS_INVALID_PARAMS, "temperature is 0", NULL, NULL, NULL);
     memset(&audio, 0xff, sizeof audio); /* a wild pointer in samples must not survive */
     refused("qt_codec_decode", qt_codec_decode(NULL, &code, 1, &audio), QT_STATUS_INVALID_PARAMS, "qt_codec_decode", "session", "NULL", NULL);
     check(!audio.samples && audio.n_samples == 0, "a failed qt_codec_decode leaves empty audio");

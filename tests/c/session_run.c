@@ -50,12 +50,18 @@ static void speaker_prompt(struct speaker * s) {
 static void speaker_frame(struct speaker * s) {
     int groups = s->facts->n_code_groups;
     int32_t * codes = s->codes + (size_t) s->n_frames++ * groups;
+    const struct qt_sampling greedy = { .greedy = true, .temperature = 1, .top_p = 1 };
+    int32_t whole[64];
+    float ones[64];
+    for (int g = 0; g < 64; g++) ones[g] = 1;
     codes[0] = argmax(s->logits, s->facts->codebook_size); /* special ids are not for the codec */
+    check(groups <= 64 && qt_predictor_frame(s->session, codes[0], ones, &greedy, whole) == QT_STATUS_OK, "predictor frame");
     check(qt_predictor_begin(s->session, codes[0], s->logits) == QT_STATUS_OK, "predictor begin");
     for (int g = 1; g < groups; g++) {
         codes[g] = argmax(s->logits, s->facts->code_vocab_size);
         if (g + 1 < groups) check(qt_predictor_step(s->session, codes[g], s->logits) == QT_STATUS_OK, "predictor step");
     }
+    check(memcmp(whole, codes, sizeof *codes * (size_t) groups) == 0, "a whole frame says the codes of its steps");
     check(qt_talker_step(s->session, codes, s->overlay, s->logits) == QT_STATUS_OK, "talker step");
 }
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from conftest import golden_arrays
 
+from qwentts._lib import ffi, last_error, lib
 from qwentts.errors import GenerateError, ParameterError
-from qwentts.sampling import HIGHEST, LOWEST, Codebook0, RepetitionGuard, Settings, distribution, draw, warp
+from qwentts.sampling import HIGHEST, LOWEST, Codebook0, RepetitionGuard, Settings, distribution, draw, exponential, warp
 
 SUPPRESSED = 1024
 
@@ -164,3 +165,75 @@ def test_guard_fires_when_its_window_is_one_cycle():
     guard = RepetitionGuard(12.5)
     assert not any(guard.repeats(i % 5) for i in range(400))
     assert not any(guard.repeats(7 if i % 49 else i) for i in range(400))
+
+
+def c_draw(scores, settings, uniform):
+    """The token that the library draws."""
+    sampling = ffi.new("struct qt_sampling *", [settings.greedy, settings.top_k, settings.temperature, settings.top_p])
+    token = ffi.new("int32_t *")
+    assert lib.qt_draw(ffi.from_buffer("float[]", scores), scores.size, sampling, uniform, token) == 0, last_error()
+    return token[0]
+
+
+def random_rows(rng, n_rows):
+    """Rows of every kind: smooth, tied, with -inf, of huge and tiny spread, of sizes from 1."""
+    for i in range(n_rows):
+        n = int(rng.choice([1, 2, 3, 17, 64, 700, 2048]))
+        row = rng.standard_normal(n) * rng.choice([1e-3, 1, 4, 40, 1e4])
+        if i % 3 == 1:
+            row = np.round(row * 2) / 2  # ties, also at the k-th place and of -0 with 0
+        if i % 5 == 2:
+            row[rng.random(n) < 0.5] = -np.inf
+            row[rng.integers(n)] = rng.standard_normal()
+        yield row.astype(np.float32)
+
+
+def test_the_library_draws_what_numpy_draws():
+    """Same seed, same bytes: csrc/sampling.c and draw() round alike at every step."""
+    rng = np.random.default_rng(20)
+    n_tokens, n_drawn = set(), 0
+    for row in random_rows(rng, 3000):
+        settings = Settings(
+            greedy=bool(rng.random() < 0.1),
+            temperature=float(rng.choice([LOWEST, 0.1, 0.5, 0.9, 1.0, 1.3, 20.0, HIGHEST])),
+            top_k=int(rng.choice([0, 1, 2, 50, max(row.size - 1, 0), row.size, row.size + 7])),
+            top_p=float(rng.choice([1e-9, 0.1, 0.5, 0.95, 1 - 2**-24, 1.0, 1.0, 1.0])),
+        )
+        edges = [np.float32(2.0**-33), np.float32(1.0)]
+        for uniform in [*edges, *(np.float32(1) - rng.random(4, dtype=np.float32))]:
+            want = draw(row, settings, uniform)
+            assert c_draw(row, settings, uniform) == want, (settings, uniform, row.size)
+            n_tokens.add(want)
+            n_drawn += 1
+    assert n_drawn == 18_000 and len(n_tokens) > 1000
+
+
+def test_draws_at_the_boundaries_between_tokens():
+    """Uniforms next to a cumulative weight, where a difference in its last bit picks the other token."""
+    rng = np.random.default_rng(21)
+    for top_p in (1.0, 0.8):
+        settings = Settings(temperature=0.9, top_k=50, top_p=top_p)
+        for row in (rng.standard_normal((150, 2048)) * 3).astype(np.float32):
+            _, scores = warp(row, settings)
+            cumulative = np.cumsum(exponential(scores - scores.max()).astype(np.float32))
+            for edge in (cumulative / cumulative[-1])[:-1:5]:
+                for uniform in (np.nextafter(edge, np.float32(0)), edge, np.nextafter(edge, np.float32(1))):
+                    assert c_draw(row, settings, uniform) == draw(row, settings, uniform)
+
+
+def test_the_exponential_is_within_an_ulp_of_the_true_one():
+    x = -np.concatenate([np.random.default_rng(22).random(20_000) * 100, np.linspace(0, 700, 5001), [0.0, np.inf]])
+    with np.errstate(all="raise"):
+        got = exponential(x)
+    want = np.exp(np.maximum(x, -700).astype(np.longdouble))
+    assert got[-2] == 1 and np.abs((got - want) / want).max() < 2.3e-16
+    assert got[-1].astype(np.float32) == 0
+
+
+def test_the_library_refuses_logits_that_are_no_numbers():
+    sampling, token = ffi.new("struct qt_sampling *", [False, 0, 1.0, 1.0]), ffi.new("int32_t *")
+    for bad in (np.nan, np.inf, -np.inf):
+        row = np.full(5, -np.inf, np.float32)
+        row[3] = bad
+        assert lib.qt_draw(ffi.from_buffer("float[]", row), 5, sampling, 0.5, token) == lib.QT_STATUS_GENERATE_FAILED
+        assert f"the highest logit is {bad}, not a number" in last_error()
