@@ -8,16 +8,17 @@
 #include <string.h>
 
 #define V4_SIZE offsetof(struct qt_init_params, n_threads) /* bytes of version 4's fields */
+#define V5_SIZE offsetof(struct qt_init_params, kv_type)
 #define MAX_THREADS 4096
 
 const char * qt_version(void) {
 #if defined(__VERSION__)
-    return QT_VERSION " (interface 4-5, compiler " __VERSION__ ")";
+    return QT_VERSION " (interface 4-6, compiler " __VERSION__ ")";
 #else
-    return QT_VERSION " (interface 4-5)";
+    return QT_VERSION " (interface 4-6)";
 #endif
 }
-_Static_assert(QT_ABI_VERSION == 5 && QT_ABI_MIN_VERSION == 4, "qt_version names the range");
+_Static_assert(QT_ABI_VERSION == 6 && QT_ABI_MIN_VERSION == 4, "qt_version names the range");
 
 const char * qt_last_error(void) {
     return error_text();
@@ -57,6 +58,10 @@ static enum qt_status check_version(const char * who, int version) {
     return QT_STATUS_OK;
 }
 
+static size_t fields_size(int version) {
+    return version == 4 ? V4_SIZE : version == 5 ? V5_SIZE : sizeof(struct qt_init_params);
+}
+
 static void fill_defaults(struct qt_init_params * params, int version) {
     params->abi_version = version;
     params->talker_path = NULL;
@@ -69,14 +74,17 @@ static void fill_defaults(struct qt_init_params * params, int version) {
         params->n_threads = 0;
         params->backend = NULL;
     }
+    if (version >= 6) {
+        params->kv_type = QT_KV_F16;
+    }
 }
 
 enum qt_status qt_init_params_fill(struct qt_init_params * params, int abi_version, size_t struct_size) {
     QT_REQUIRE(params);
     QT_TRY(check_version(__func__, abi_version));
-    /* Version 4's struct ends after codec_chunk_sec, padded to the alignment of its pointers. */
-    size_t v4_size = (V4_SIZE + _Alignof(struct qt_init_params) - 1) / _Alignof(struct qt_init_params) * _Alignof(struct qt_init_params);
-    size_t expected = abi_version == 4 ? v4_size : sizeof *params;
+    /* A version's struct ends after its last field, padded to the alignment of its pointers. */
+    size_t n_bytes = fields_size(abi_version), align = _Alignof(struct qt_init_params);
+    size_t expected = (n_bytes + align - 1) / align * align;
     if (struct_size != expected) {
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: struct_size is %zu, version %d has %zu", __func__, struct_size, abi_version, expected);
     }
@@ -97,7 +105,7 @@ static enum qt_status init(const struct qt_init_params * given, struct qt_contex
     }
     QT_TRY(check_version("qt_init", given->abi_version));
     struct qt_init_params params = { 0 };
-    memcpy(&params, given, given->abi_version >= 5 ? sizeof params : V4_SIZE);
+    memcpy(&params, given, fields_size(given->abi_version));
     if (!params.talker_path && !params.codec_path) {
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "qt_init: talker_path and codec_path are both NULL, at least one is needed");
     }
@@ -109,6 +117,9 @@ static enum qt_status init(const struct qt_init_params * given, struct qt_contex
     }
     if (params.n_threads < 0 || params.n_threads > MAX_THREADS) {
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "qt_init: n_threads is %d, valid: 0 (all) to %d", params.n_threads, MAX_THREADS);
+    }
+    if (params.kv_type != QT_KV_F16 && params.kv_type != QT_KV_F32) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "qt_init: kv_type is %d, valid: 0 (f16), 1 (f32)", params.kv_type);
     }
     return context_new(&params, context);
 }

@@ -16,6 +16,7 @@ struct runner {
     ggml_backend_t backend;
     bool fused_attention;
     bool clamp_fp16;
+    enum ggml_type kv_type; /* of the talker's cache */
     qt_tap_cb tap; /* NULL: no stage is named, nothing is paid */
     void * tap_user_data;
     atomic_bool * cancelled;

@@ -29,6 +29,7 @@ struct qt_context {
     char backend_name[128];
     bool fused_attention;
     bool clamp_fp16;
+    enum ggml_type kv_type;
     pthread_mutex_t lock; /* held by the session that computes */
     bool lock_ready;
 };

@@ -9,7 +9,8 @@ static enum qt_status no_memory(int capacity) {
     return QT_FAIL(QT_STATUS_OOM, "no memory for the keys and values of %d positions", capacity);
 }
 
-static enum qt_status make(struct kv_cache * cache, ggml_backend_buffer_type_t buft, const struct stack_sizes * s, int capacity) {
+static enum qt_status make(struct kv_cache * cache, ggml_backend_buffer_type_t buft, const struct stack_sizes * s, enum ggml_type type,
+                           int capacity) {
     size_t n = (size_t) s->n_layers;
     cache->n_layers = s->n_layers;
     cache->capacity = capacity;
@@ -20,8 +21,8 @@ static enum qt_status make(struct kv_cache * cache, ggml_backend_buffer_type_t b
         return no_memory(capacity);
     }
     for (size_t i = 0; i < n; i++) {
-        cache->k[i] = ggml_new_tensor_3d(cache->tensors, GGML_TYPE_F32, s->head_dim, capacity, s->n_kv_heads);
-        cache->v[i] = ggml_new_tensor_3d(cache->tensors, GGML_TYPE_F32, s->head_dim, capacity, s->n_kv_heads);
+        cache->k[i] = ggml_new_tensor_3d(cache->tensors, type, s->head_dim, capacity, s->n_kv_heads);
+        cache->v[i] = ggml_new_tensor_3d(cache->tensors, type, s->head_dim, capacity, s->n_kv_heads);
     }
     cache->buffer = ggml_backend_alloc_ctx_tensors_from_buft(cache->tensors, buft);
     if (!cache->buffer) {
@@ -61,18 +62,18 @@ static enum qt_status copy_positions(struct kv_cache * to, const struct kv_cache
     return QT_STATUS_OK;
 }
 
-enum qt_status kv_cache_reserve(struct kv_cache * cache, ggml_backend_buffer_type_t buft, const struct stack_sizes * sizes, int n_start,
-                                int n_positions, int n_kept, bool * moved) {
+enum qt_status kv_cache_reserve(struct kv_cache * cache, ggml_backend_buffer_type_t buft, const struct stack_sizes * sizes, enum ggml_type type,
+                                int n_start, int n_positions, int n_kept, bool * moved) {
     *moved = false;
     if (n_positions <= cache->capacity) {
         return QT_STATUS_OK;
     }
     int64_t capacity = cache->capacity ? cache->capacity : n_start;
     while (capacity < n_positions) {
-        capacity *= 2;
+        capacity = capacity < KV_STEP ? 2 * capacity : capacity + KV_STEP;
     }
     struct kv_cache grown = { 0 };
-    enum qt_status status = make(&grown, buft, sizes, (int) capacity);
+    enum qt_status status = make(&grown, buft, sizes, type, (int) capacity);
     if (status == QT_STATUS_OK) {
         status = copy_positions(&grown, cache, n_kept);
     }

@@ -48,8 +48,8 @@ enum qt_status predictor_state_init(struct predictor_state * state, const struct
     }
     QT_TRY(sampler_init(&state->sampler, p->vocab));
     bool moved = false;
-    return kv_cache_reserve(&state->cache, ggml_backend_get_default_buffer_type(runner->backend), &p->stack.sizes, p->n_code_groups, p->n_code_groups, 0,
-                            &moved);
+    return kv_cache_reserve(&state->cache, ggml_backend_get_default_buffer_type(runner->backend), &p->stack.sizes, GGML_TYPE_F32, p->n_code_groups,
+                            p->n_code_groups, 0, &moved); /* F32: its few positions cost nothing to read */
 }
 
 void predictor_state_free(struct predictor_state * state) {

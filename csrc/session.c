@@ -17,6 +17,7 @@ enum qt_status session_new(struct qt_context * context, struct qt_session ** ses
         .backend = context->backend,
         .fused_attention = context->fused_attention,
         .clamp_fp16 = context->clamp_fp16,
+        .kv_type = context->kv_type,
         .cancelled = &s->cancelled,
     };
     enum qt_status status = QT_STATUS_OK;

@@ -46,7 +46,8 @@ enum qt_status talker_state_init(struct talker_state * state, const struct talke
         state->hidden = ggml_new_tensor_1d(state->bridge, GGML_TYPE_F32, talker->sizes.stack.hidden);
         state->bridge_buffer = ggml_backend_alloc_ctx_tensors(state->bridge, runner->backend);
     }
-    if (!state->bridge_buffer) {
+    state->rows = malloc((size_t) talker->sizes.stack.n_kv_heads * sizeof *state->rows);
+    if (!state->bridge_buffer || !state->rows) {
         talker_state_free(state);
         return QT_FAIL(QT_STATUS_OOM, "no memory for a session");
     }
@@ -58,6 +59,7 @@ void talker_state_free(struct talker_state * state) {
     kv_cache_free(&state->cache);
     ggml_backend_buffer_free(state->bridge_buffer);
     ggml_free(state->bridge);
+    free(state->rows);
     *state = (struct talker_state) { 0 };
 }
 
@@ -75,8 +77,8 @@ void talker_state_drop_graphs(struct talker_state * state) {
 
 static enum qt_status reserve(const struct talker * t, struct talker_state * state, const struct runner * runner, int n_positions) {
     bool moved = false;
-    QT_TRY(kv_cache_reserve(&state->cache, ggml_backend_get_default_buffer_type(runner->backend), &t->sizes.stack, KV_BUCKET, n_positions, state->n_past,
-                            &moved));
+    QT_TRY(kv_cache_reserve(&state->cache, ggml_backend_get_default_buffer_type(runner->backend), &t->sizes.stack, runner->kv_type, KV_BUCKET, n_positions,
+                            state->n_past, &moved));
     if (moved) {
         arena_free(&state->step); /* it reads the old cache */
     }
@@ -179,6 +181,19 @@ enum qt_status talker_prefill(const struct talker * t, struct talker_state * sta
     return status;
 }
 
+/* The step's mask is -inf everywhere. */
+static void hide_positions(struct talker_state * state) {
+    float hidden[64];
+    for (int i = 0; i < 64; i++) {
+        hidden[i] = -INFINITY;
+    }
+    for (int64_t at = 0; at < state->step_n_kv; at += 64) {
+        int64_t n = state->step_n_kv - at < 64 ? state->step_n_kv - at : 64;
+        ggml_backend_tensor_set(state->step_mask, hidden, (size_t) at * sizeof(float), (size_t) n * sizeof(float));
+    }
+    state->step_visible = 0;
+}
+
 static enum qt_status build_step(const struct talker * t, struct talker_state * state, const struct runner * runner, int64_t n_kv) {
     const struct stack_sizes * s = &t->sizes.stack;
     struct arena * arena = &state->step;
@@ -204,7 +219,23 @@ static enum qt_status build_step(const struct talker * t, struct talker_state * 
     arena_tap_rows(arena, x, "talker.embd");
     x = stack_build(&run, x, "talker");
     state->step_logits = head_build(t, state, arena, x);
-    return arena_alloc(arena, runner);
+    QT_TRY(arena_alloc(arena, runner));
+    hide_positions(state);
+    return QT_STATUS_OK;
+}
+
+/* Position n_past, its place in the cache, and the mask that shows it and all before it. */
+static void set_step_position(const struct talker * t, struct talker_state * state) {
+    int32_t position = state->n_past;
+    int n_visible = state->n_past + 1;
+    kv_cache_rows(&state->cache, t->sizes.stack.n_kv_heads, state->n_past, 1, state->rows);
+    ggml_backend_tensor_set(state->step_positions, &position, 0, sizeof position);
+    ggml_backend_tensor_set(state->step_rows, state->rows, 0, ggml_nbytes(state->step_rows));
+    if (state->step_visible > n_visible) { /* an utterance before this one was longer */
+        hide_positions(state);
+    }
+    ggml_backend_tensor_memset(state->step_mask, 0, (size_t) state->step_visible * sizeof(float), (size_t) (n_visible - state->step_visible) * sizeof(float));
+    state->step_visible = n_visible;
 }
 
 enum qt_status talker_step(const struct talker * t, struct talker_state * state, const struct runner * runner, const int32_t * codes, const float * overlay,
@@ -220,7 +251,7 @@ enum qt_status talker_step(const struct talker * t, struct talker_state * state,
     }
     ggml_backend_tensor_set(state->step_codes, codes, 0, ggml_nbytes(state->step_codes));
     ggml_backend_tensor_set(state->step_overlay, overlay, 0, ggml_nbytes(state->step_overlay));
-    QT_TRY(set_positions(&state->cache, t->sizes.stack.n_kv_heads, state->n_past, 1, state->step_positions, state->step_rows, state->step_mask));
+    set_step_position(t, state);
     QT_TRY(arena_run(&state->step, runner));
     ggml_backend_tensor_get(state->step_logits, logits, 0, ggml_nbytes(state->step_logits));
     state->n_past++;

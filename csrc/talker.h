@@ -27,6 +27,8 @@ struct talker_state {
     bool hidden_valid;
     struct arena step;            /* one new position, replayed; NULL graph until the first step */
     int64_t step_n_kv;
+    int step_visible;             /* positions that step_mask shows */
+    int64_t * rows;               /* [H_kv]: where a step writes */
     struct ggml_tensor * step_codes, * step_overlay, * step_positions, * step_rows, * step_mask, * step_logits;
 };
 

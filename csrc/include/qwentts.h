@@ -37,7 +37,7 @@ extern "C" {
 /* cdef: begin (the Python declarations are cut from here to the end marker at build time) */
 
 /* The closed range of layouts this header can speak. A library accepts a struct whose abi_version lies in its own range. */
-#define QT_ABI_VERSION 5
+#define QT_ABI_VERSION 6
 #define QT_ABI_MIN_VERSION 4
 
 enum qt_status {
@@ -57,7 +57,9 @@ struct qt_context; /* weights and backend, read-only */
 struct qt_session; /* state of one utterance */
 struct qt_file;    /* a GGUF file, mapped */
 
-/* v4 up to codec_chunk_sec; version 5 appends the rest. */
+enum qt_kv_type { QT_KV_F16 = 0, QT_KV_F32 = 1 };
+
+/* v4 up to codec_chunk_sec; version 5 appends n_threads and backend, version 6 the rest. */
 struct qt_init_params {
     int          abi_version;     /* the caller's, set by qt_init_default_params */
     const char * talker_path;     /* NULL: no talker, codec entries only */
@@ -68,6 +70,7 @@ struct qt_init_params {
     float        codec_chunk_sec; /* > 0: seconds decoded at a time by qt_codec_decode; bounds memory */
     int          n_threads;       /* 0: all cores this process may use */
     const char * backend;         /* NULL or "auto": best present; "cpu" */
+    int          kv_type;         /* qt_kv_type: the talker's keys and values; F16 is half the memory, F32 exact */
 };
 
 /* PCM, mono. samples belongs to the caller after success: give it to qt_audio_free. */

@@ -23,6 +23,7 @@ from .sampling import Settings
 INT32_MAX = (1 << 31) - 1
 Tap = Callable[[str, np.ndarray], None]
 TALKER, CODEC = 0, 1
+KV_TYPES = {"f16": lib.QT_KV_F16, "f32": lib.QT_KV_F32}
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,14 @@ class Engine:
         flash_attention: bool = True,
         clamp_fp16: bool = False,
         codec_chunk_s: float | None = None,
+        kv_type: str = "f16",
     ) -> None:
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 4096):
             raise ParameterError(f"threads is {threads!r}, valid are 1 to 4096 (default: every core this process may use)")
         if codec_chunk_s is not None and not (_is_number(codec_chunk_s) and math.isfinite(codec_chunk_s) and codec_chunk_s > 0):
             raise ParameterError(f"codec_chunk_s is {codec_chunk_s!r}, valid are seconds above 0")
+        if kv_type not in KV_TYPES:
+            raise ParameterError(f"kv_type is {kv_type!r}, valid are {', '.join(KV_TYPES)}")
         if not isinstance(backend, str):
             raise ParameterError(f"backend is of type {type(backend).__name__}, expected str")
         for name, path in (("model", talker), ("codec", codec)):
@@ -98,6 +102,7 @@ class Engine:
         params.talker_path, params.codec_path, params.backend = keep
         params.n_threads = threads or 0
         params.use_fa, params.clamp_fp16 = bool(flash_attention), bool(clamp_fp16)
+        params.kv_type = KV_TYPES[kv_type]
         if codec_chunk_s is not None:
             params.codec_chunk_sec = codec_chunk_s
         handle = lib.qt_init(params)

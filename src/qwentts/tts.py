@@ -71,6 +71,7 @@ class TTS:
         flash_attention: bool = True,
         clamp_fp16: bool = False,
         codec_chunk_s: float | None = None,
+        kv_type: str = "f16",
     ) -> None:
         model, codec = hub.resolve(model, codec)
         if (model is None) != (codec is None):
@@ -83,7 +84,7 @@ class TTS:
             model, codec = demo_files()
         self._engine = Engine(
             model, codec, backend=backend, threads=threads, flash_attention=flash_attention, clamp_fp16=clamp_fp16,
-            codec_chunk_s=codec_chunk_s,
+            codec_chunk_s=codec_chunk_s, kv_type=kv_type,
         )  # fmt: skip
         file = self._engine.file(TALKER)
         self.info = read_talker_info(file)

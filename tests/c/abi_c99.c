@@ -19,6 +19,19 @@ struct v4_init_params {
     float        codec_chunk_sec;
 };
 
+/* Version 5's: two fields more. */
+struct v5_init_params {
+    int          abi_version;
+    const char * talker_path;
+    const char * codec_path;
+    bool         use_fa;
+    bool         clamp_fp16;
+    int          max_batch;
+    float        codec_chunk_sec;
+    int          n_threads;
+    const char * backend;
+};
+
 #define V4_FIELDS_BYTES (offsetof(struct v4_init_params, codec_chunk_sec) + sizeof(float))
 
 static int checks, failures;
@@ -92,6 +105,7 @@ static void default_params(void) {
     struct qt_init_params p;
     unsigned char bytes[sizeof(struct qt_init_params) + 16];
     struct v4_init_params v4;
+    struct v5_init_params v5;
     size_t i;
     bool untouched = true;
     char size[32];
@@ -99,18 +113,28 @@ static void default_params(void) {
     memset(&p, 0xff, sizeof p);
     check(qt_init_default_params(&p) == QT_STATUS_OK, "qt_init_default_params");
     check(p.abi_version == QT_ABI_VERSION && !p.talker_path && !p.codec_path && p.use_fa && !p.clamp_fp16 && p.max_batch == 1 && p.codec_chunk_sec == 24.0f &&
-              p.n_threads == 0 && !p.backend,
-          "the defaults of version 5");
+              p.n_threads == 0 && !p.backend && p.kv_type == QT_KV_F16,
+          "the defaults of version 6");
 
     refused("fill NULL", qt_init_params_fill(NULL, QT_ABI_VERSION, sizeof p), QT_STATUS_INVALID_PARAMS, "params", "NULL", NULL, NULL);
-    refused("fill version 3", qt_init_params_fill(&p, 3, sizeof p), QT_STATUS_INVALID_PARAMS, "abi_version is 3", "4", "5", NULL);
-    refused("fill version 6", qt_init_params_fill(&p, 6, sizeof p), QT_STATUS_INVALID_PARAMS, "abi_version is 6", "4", "5", NULL);
-    refused("fill version INT_MIN", qt_init_params_fill(&p, INT_MIN, sizeof p), QT_STATUS_INVALID_PARAMS, "abi_version is -2147483648", "4", "5", NULL);
+    refused("fill version 3", qt_init_params_fill(&p, 3, sizeof p), QT_STATUS_INVALID_PARAMS, "abi_version is 3", "4", "6", NULL);
+    refused("fill version 7", qt_init_params_fill(&p, 7, sizeof p), QT_STATUS_INVALID_PARAMS, "abi_version is 7", "4", "6", NULL);
+    refused("fill version INT_MIN", qt_init_params_fill(&p, INT_MIN, sizeof p), QT_STATUS_INVALID_PARAMS, "abi_version is -2147483648", "4", "6", NULL);
     sprintf(size, "%lu", (unsigned long) sizeof p);
-    refused("fill version 5, size too small", qt_init_params_fill(&p, 5, 7), QT_STATUS_INVALID_PARAMS, "struct_size is 7", "version 5", size, NULL);
-    refused("fill version 5, size too large", qt_init_params_fill(&p, 5, sizeof p + 8), QT_STATUS_INVALID_PARAMS, "struct_size", "version 5", size, NULL);
+    refused("fill version 6, size too small", qt_init_params_fill(&p, 6, 7), QT_STATUS_INVALID_PARAMS, "struct_size is 7", "version 6", size, NULL);
+    refused("fill version 6, size too large", qt_init_params_fill(&p, 6, sizeof p + 8), QT_STATUS_INVALID_PARAMS, "struct_size", "version 6", size, NULL);
+    sprintf(size, "%lu", (unsigned long) sizeof v5);
+    refused("fill version 5 with version 6's size", qt_init_params_fill(&p, 5, sizeof p), QT_STATUS_INVALID_PARAMS, "struct_size", "version 5", size, NULL);
+    memset(bytes, 0xa5, sizeof bytes);
+    check(qt_init_params_fill((struct qt_init_params *) (void *) bytes, 5, sizeof v5) == QT_STATUS_OK, "fill version 5");
+    memcpy(&v5, bytes, sizeof v5);
+    check(v5.abi_version == 5 && v5.use_fa && v5.max_batch == 1 && v5.n_threads == 0 && !v5.backend, "the defaults of version 5");
+    for (i = sizeof v5; i < sizeof bytes; i++) {
+        untouched = untouched && bytes[i] == 0xa5;
+    }
+    check(untouched, "filling version 5 writes its fields and no more");
     sprintf(size, "%lu", (unsigned long) sizeof v4);
-    refused("fill version 4 with version 5's size", qt_init_params_fill(&p, 4, sizeof p), QT_STATUS_INVALID_PARAMS, "struct_size", "version 4", size, NULL);
+    refused("fill version 4 with version 6's size", qt_init_params_fill(&p, 4, sizeof p), QT_STATUS_INVALID_PARAMS, "struct_size", "version 4", size, NULL);
 
     /* Version 4: its fields, and not one byte after them. Both ways to ask for it. */
     for (i = 0; i < 2; i++) {
@@ -148,17 +172,20 @@ static void init_entries(void) {
     qt_init_default_params(&good);
     good.talker_path = missing;
     init_refused("qt_init NULL", NULL, "params", "NULL", NULL);
-    for (version = -1; version <= 7; version++) {
+    for (version = -1; version <= 8; version++) {
         if (version < QT_ABI_MIN_VERSION || version > QT_ABI_VERSION) {
             memset(&p, 0xff, sizeof p); /* no other field may be read: the pointers are wild */
             p.abi_version = version;
             sprintf(word, "abi_version is %d,", version);
-            init_refused("qt_init with a foreign version", &p, word, "4", "5");
+            init_refused("qt_init with a foreign version", &p, word, "4", "6");
         }
     }
     p = good;
     p.talker_path = NULL;
     init_refused("no path", &p, "talker_path", "codec_path", "NULL");
+    p = good;
+    p.kv_type = 2;
+    init_refused("kv_type 2", &p, "kv_type is 2", "f16", "f32");
     p = good;
     p.max_batch = 2;
     init_refused("max_batch 2", &p, "max_batch is 2", "1", NULL);

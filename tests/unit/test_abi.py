@@ -58,7 +58,7 @@ def test_probe_passes() -> None:
 @pytest.mark.parametrize(
     ("replacement", "complaint"),
     [
-        ("int qt_abi_version(void) { return 6; }", "accept the same range"),
+        ("int qt_abi_version(void) { return 7; }", "accept the same range"),
         ('const char * qt_last_error(void) { return ""; }', "does not name"),
         ("void qt_init_default_params(void * p) { if (p) __builtin_memset(p, 0, 56); }", "writes version 4's fields and no more"),
         ("int qt_talker_step(void * s, void * c, void * o, void * l) { return 0; }", "qt_talker_step: status 0, expected -1"),
