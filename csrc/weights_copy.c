@@ -77,19 +77,30 @@ static void page_range(const void * data, size_t n_bytes, void ** start, size_t 
     *length = (uintptr_t) data + n_bytes - first;
 }
 
+void weights_drop_pages(const void * data, size_t n_bytes) {
+#if defined(MADV_DONTNEED)
+    size_t length;
+    void * start;
+    page_range(data, n_bytes, &start, &length);
+    madvise(start, length, MADV_DONTNEED);
+#else
+    (void) data;
+    (void) n_bytes;
+#endif
+}
+
 static bool copy_piece(const struct piece * piece) {
-    size_t n_bytes = ggml_nbytes(piece->source), length;
+    size_t n_bytes = ggml_nbytes(piece->source);
+#if defined(MADV_POPULATE_READ)
+    size_t length;
     void * start;
     page_range(piece->source->data, n_bytes, &start, &length);
-#if defined(MADV_POPULATE_READ)
     if (madvise(start, length, MADV_POPULATE_READ) != 0 && errno == EFAULT) {
         return false; /* the file has become shorter: reading would be a SIGBUS */
     }
 #endif
     ggml_backend_tensor_set(piece->target, piece->source->data, piece->offset, n_bytes);
-#if defined(MADV_DONTNEED)
-    madvise(start, length, MADV_DONTNEED); /* a neighbour's share of the outer pages comes back when it is read */
-#endif
+    weights_drop_pages(piece->source->data, n_bytes);
     return true;
 }
 

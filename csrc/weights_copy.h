@@ -18,5 +18,7 @@ void weights_copy_free(struct weights_copy * copy);
 struct ggml_tensor * weights_copy_add(struct weights_copy * copy, struct ggml_tensor * const * sources, int n);
 /* Give every planned tensor its memory and values, read by n_threads threads. */
 enum qt_status weights_copy_run(struct weights_copy * copy, ggml_backend_t backend, int n_threads);
+/* The pages of mapped memory that any byte of the range touches leave this process; they come back, from the page cache, when they are read. */
+void weights_drop_pages(const void * data, size_t n_bytes);
 
 #endif

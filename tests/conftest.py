@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 # A shell that starts the tests in the background has Ctrl-C ignored, for them and the programs they start; the tests of Ctrl-C need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Programs that tests start in another folder import this package, not one that happens to be installed.
+os.environ["PYTHONPATH"] = os.pathsep.join(str(Path(p).resolve()) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)
 
 GOLDEN = Path(__file__).parent / "golden"
 TINY = GOLDEN / "tiny"

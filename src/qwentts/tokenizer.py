@@ -10,17 +10,16 @@ The split expression is the one of the Qwen2 tokenizer itself. transformers 4.57
 
 from __future__ import annotations
 
+import os
+import threading
 from bisect import bisect_left
 from collections.abc import Container, Mapping
 from operator import methodcaller
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .errors import ModelFileError
-
-if TYPE_CHECKING:
-    from .model_file import ModelFile
+from .model_file import ModelFile
 
 SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -112,3 +111,29 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`; added tokens spelled out in it become their ids, as in the official tokenizer."""
         return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+
+class TokenizerThread(threading.Thread):
+    """Makes the tokenizer of the talker file at `path` while the caller does something else."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(name="qwentts-tokenizer")
+        self._path = path
+        self._made: Tokenizer | None = None
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        """The thread's work."""
+        try:
+            self._made = Tokenizer.from_file(ModelFile.open(self._path))
+        except BaseException as error:  # raised by result()
+            self._error = error
+
+    def result(self) -> Tokenizer:
+        """The tokenizer, waited for; raises what making it raised."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        assert self._made is not None
+        return self._made

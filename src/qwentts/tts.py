@@ -27,7 +27,7 @@ from .request import Call, Request
 from .speech import Chunk, Speech, collect
 from .streaming import deliver
 from .talker_info import read_talker_info
-from .tokenizer import Tokenizer
+from .tokenizer import TokenizerThread
 from .voice import Voice
 
 _log = logging.getLogger("qwentts")
@@ -82,14 +82,17 @@ class TTS:
         if model is None or codec is None:
             _log.info(DEMO_NOTE)
             model, codec = demo_files()
-        self._engine = Engine(
-            model, codec, backend=backend, threads=threads, flash_attention=flash_attention, clamp_fp16=clamp_fp16,
-            codec_chunk_s=codec_chunk_s, kv_type=kv_type,
-        )  # fmt: skip
-        file = self._engine.file(TALKER)
-        self.info = read_talker_info(file)
+        reading = TokenizerThread(model)  # beside the engine, whose loading needs no interpreter
+        try:
+            self._engine = Engine(
+                model, codec, backend=backend, threads=threads, flash_attention=flash_attention, clamp_fp16=clamp_fp16,
+                codec_chunk_s=codec_chunk_s, kv_type=kv_type,
+            )  # fmt: skip
+        finally:
+            reading.join()
+        self.info = read_talker_info(self._engine.file(TALKER))
         self.facts = self._engine.facts
-        self.tokenizer = Tokenizer.from_file(file)
+        self.tokenizer = reading.result()
         self._idle: list[Session] = [self._engine.session()]
         self._busy: list[Call] = []
         self._closing = False
