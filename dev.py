@@ -95,7 +95,7 @@ def c_tests(folder: Path, tiers: list[str], *launcher: str | Path, env: dict[str
     binaries = folder / "tests" / "c"
     for tier in tiers:
         run(*launcher, binaries / "op_runner", "test", "--tier", tier, "--quiet", env=env)
-    for name in ("abi_c99", "alloc_overlap", "gguf_malformed", "codec_snapshots_lru"):
+    for name in ("abi_c99", "alloc_overlap", "gguf_malformed", "quantize_rows", "codec_snapshots_lru"):
         run(*launcher, binaries / name, env=env)
     files = {name: next((TINY / name).glob("*.gguf")) for name in {*PAIRS, *PAIRS.values()}}
     for talker, codec in PAIRS.items():

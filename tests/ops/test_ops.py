@@ -109,7 +109,7 @@ def test_perf_times_what_passes() -> None:
     assert broken.returncode == 1 and "GB/s" not in broken.stdout and "not timed" in broken.stdout
 
 
-@pytest.mark.parametrize("name", ["alloc_overlap", "gguf_malformed"])
+@pytest.mark.parametrize("name", ["alloc_overlap", "gguf_malformed", "quantize_rows"])
 def test_core(name: str) -> None:
     done = run(name)
     assert done.returncode == 0 and " 0 failures" in done.stdout, done.stdout[-4000:] + done.stderr
