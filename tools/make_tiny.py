@@ -79,6 +79,14 @@ MODELS: dict[str, dict[str, Any]] = {
         generation=dict(repetition_penalty=1.1, temperature=0.9, top_k=50, subtalker_top_k=50, subtalker_temperature=0.9),
     ),
 }  # fmt: skip
+WIDE: dict[str, Any] = dict(  # custom_voice whose rows are whole blocks of 256 values, so that the K types apply
+    size="0b4", seed=44, codec=CODEC_A, speakers={"ada": 130}, dialects={"ada": False},
+    talker=dict(hidden_size=512, intermediate_size=768, num_hidden_layers=8, num_attention_heads=8, num_key_value_heads=4, head_dim=64,
+                text_hidden_size=256, rope_theta=1000000, rms_norm_eps=1e-6),
+    predictor=dict(hidden_size=256, intermediate_size=512, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
+                   rope_theta=1000000, rms_norm_eps=1e-6),
+    generation=MODELS["custom_voice"]["generation"],
+)  # fmt: skip
 LANGUAGES = {"english": 120, "chinese": 121, "german": 122, "north_dialect": 123}
 
 
@@ -175,9 +183,9 @@ def write_codec(folder: Path, codec: dict[str, Any], seed: int) -> None:
         padding_side="right", padding_value=0.0, return_attention_mask=True, sampling_rate=rate))  # fmt: skip
 
 
-def write_model(folder: Path, mode: str) -> None:
-    """Writes the checkpoint folder of a mode: talker, tokenizer, codec inside."""
-    spec = MODELS[mode]
+def write_model(folder: Path, mode: str, spec: dict[str, Any] | None = None) -> None:
+    """Writes the checkpoint folder of a mode: talker, tokenizer, codec inside. spec: other sizes than MODELS[mode]."""
+    spec = MODELS[mode] if spec is None else spec
     folder.mkdir(parents=True, exist_ok=True)
     ids = tiny_vocab.write(folder, N_MERGES)
     groups, codes = spec["codec"]["decoder"]["num_quantizers"], spec["codec"]["decoder"]["codebook_size"]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import ParameterError
+from .errors import OutputError, ParameterError
 
 STDOUT = "-"
 
@@ -16,7 +16,8 @@ STDOUT = "-"
 class Output:
     """A file under construction: opened at once, so that an unwritable path fails early, and renamed when complete.
 
-    Used as a context manager; leaving it by an exception removes what was written. `-` and existing special files are written directly.
+    Used as a context manager; leaving it by an exception removes what was written. ParameterError: the path is not writable; OutputError: a
+    write failed midway. `-` and existing special files are written directly.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -54,7 +55,7 @@ class Output:
             self._stream.write(data)
             self._stream.flush()
         except OSError as error:
-            raise ParameterError(f"output {self.name!r} cannot be written: {error.strerror}") from None
+            raise OutputError(f"output {self.name!r} cannot be written: {error.strerror}") from None
 
     def end(self) -> int | None:
         """The position behind what was written, for rewrite(); None where the target cannot go back: pipes, devices, `>>`."""
@@ -77,7 +78,7 @@ class Output:
             self._stream.seek(end)
             self._stream.flush()
         except OSError as error:
-            raise ParameterError(f"output {self.name!r} cannot be written: {error.strerror}") from None
+            raise OutputError(f"output {self.name!r} cannot be written: {error.strerror}") from None
 
     def __exit__(self, kind: object, *_: object) -> None:
         failure: OSError | None = None
@@ -95,7 +96,7 @@ class Output:
             finally:
                 self._partial.unlink(missing_ok=True)
         if failure is not None and kind is None:
-            raise ParameterError(f"output {self.name!r} cannot be written: {failure.strerror}")
+            raise OutputError(f"output {self.name!r} cannot be written: {failure.strerror}")
 
 
 def _appends(number: int) -> bool:
