@@ -178,7 +178,7 @@ static struct ggml_tensor * build_pad_reflect(struct op_build * b) {
 }
 
 /* a [n, m, ..], b [r, ..] indices */
-static struct ggml_tensor * build_get_rows(struct op_build * b) {
+struct ggml_tensor * build_get_rows(struct op_build * b) {
     struct ggml_tensor * a = op_in(b, b->c->type, b->c->a, b->c->la, b->c->fill);
     struct ggml_tensor * index = op_in(b, GGML_TYPE_I32, b->c->b, b->c->lb, FILL_INDEX);
     b->in[1].limit = b->c->a[1] ? b->c->a[1] : 1;
@@ -339,5 +339,6 @@ void op_list_fill(struct op_list * list) {
     op_cases_shape(list);
     op_cases_elementwise(list);
     op_cases_products(list);
+    op_cases_sizes(list);
     op_list_name(list);
 }

@@ -25,26 +25,25 @@ bool op_case_selected(const struct op_options * o, const struct op_case * c) {
 
 static int test(ggml_backend_t backend, const struct op_options * o, const struct op_list * list) {
     int executed = 0, failed = 0, missing = 0;
+    op_report_begin(backend, o, list);
     for (int i = 0; i < list->n; i++) {
         const struct op_case * c = &list->items[i];
         if (!op_case_selected(o, c)) {
             continue;
         }
-        int verdict = op_run_case(backend, o, c, true);
-        if (verdict < 0) {
-            bool on_cpu = ggml_backend_is_cpu(backend); /* the backend that must have everything */
-            printf("%-14s %-62s %s - not supported%s\n", c->key, c->text, o->backend_name, on_cpu ? ": FAIL" : "");
-            missing++;
-            failed += on_cpu;
-        } else {
-            executed++;
-            failed += verdict;
-        }
-        fflush(stdout);
+        struct op_result r;
+        op_report_case_begin(o, c);
+        int verdict = op_run_case(backend, o, c, &r);
+        op_report_case_end(backend, o, c, verdict, &r);
+        executed += verdict >= 0;
+        missing += verdict < 0;
+        failed += verdict < 0 ? ggml_backend_is_cpu(backend) : verdict; /* the CPU must have everything */
     }
-    printf("%d cases executed, %d failed, %d not supported; backend %s %s, seed %llu%s%s\n", executed, failed, missing, o->backend_name,
-           ggml_backend_is_cpu(backend) ? ggml_cpu_tier_name(backend) : "-", (unsigned long long) o->seed, o->fault ? ", planted fault " : "",
-           o->fault ? o->fault : "");
+    if (!o->json) {
+        printf("%d cases executed, %d failed, %d not supported; backend %s %s, seed %llu%s%s\n", executed, failed, missing, o->backend_name,
+               ggml_backend_is_cpu(backend) ? ggml_cpu_tier_name(backend) : "-", (unsigned long long) o->seed, o->fault ? ", planted fault " : "",
+               o->fault ? o->fault : "");
+    }
     if (!executed) {
         fprintf(stderr, "no case was executed: that is a failure\n");
         return failed ? failed : 1;
@@ -109,7 +108,7 @@ static bool parse_threads(struct op_options * o, const char * text) {
 
 static int usage(const char * what) {
     fprintf(stderr, "op_runner: %s\nusage: op_runner test|perf|support|cases [--tiers] [--op NAME] [--filter TEXT] [--backend NAME] [--tier NAME]"
-                    " [--threads 1,2,4] [--seed N] [--fault NAME] [--working-set-mb N] [--quiet]\n", what);
+                    " [--threads 1,2,4] [--seed N] [--fault NAME] [--working-set-mb N] [--quiet | --json]\n", what);
     return EXIT_CANNOT_RUN;
 }
 
@@ -120,9 +119,9 @@ int main(int argc, char ** argv) {
     bool tiers = false;
     for (int i = 2; i < argc; i++) {
         const char * name = argv[i], * value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (!strcmp(name, "--quiet") || !strcmp(name, "--tiers")) {
-            o.quiet = o.quiet || !strcmp(name, "--quiet");
-            tiers = tiers || !strcmp(name, "--tiers");
+        bool * flag = !strcmp(name, "--quiet") ? &o.quiet : !strcmp(name, "--json") ? &o.json : !strcmp(name, "--tiers") ? &tiers : NULL;
+        if (flag) {
+            *flag = true;
             continue;
         }
         if (!value) {

@@ -100,7 +100,10 @@ int op_run_perf(ggml_backend_t backend, const struct op_options * o) {
         }
         struct op_options failures_only = *o;
         failures_only.quiet = true;
-        if (op_run_case(backend, &failures_only, c, true) != 0) {
+        struct op_result r;
+        int verdict = op_run_case(backend, &failures_only, c, &r);
+        if (verdict != 0) {
+            op_report_case_end(backend, &failures_only, c, verdict, &r);
             printf("%-14s %-48s not timed: its test fails\n", c->key, c->text);
             failed++;
             continue;

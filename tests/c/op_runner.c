@@ -1,10 +1,10 @@
 /* op_runner.c - every op of the tensor core against plain loops in double, in one static binary.
  *
- * op_runner test [--op NAME] [--filter TEXT] [--tier T] [--backend B] [--threads 1,2,4] [--seed N] [--fault NAME] [--quiet]
+ * op_runner test [--op NAME] [--filter TEXT] [--tier T] [--backend B] [--threads 1,2,4] [--seed N] [--fault NAME] [--quiet | --json]
  * op_runner perf ... [--working-set-mb N] | support [--tiers] | cases
  *
  * A case runs once per thread count between poisoned margins (same bytes each time, nothing else changed), is compared with the reference, and
- * runs again behind the graph allocator, where it may compute in place. It prints `op case backend tier metric bound verdict`; the exit code is
+ * runs again behind the graph allocator, where it may compute in place. What it prints is op_report.c's; the exit code is
  * the number of failed cases (at most 125), 126 when nothing could run. --fault breaks the reference of one op, or GUARD, INPUT, THREADS,
  * GRAPH, KEEP a check of the runner: a run that then passes would prove that nothing is tested. */
 #include "op_test.h"
@@ -52,7 +52,6 @@ struct op_run {
     ggml_backend_t backend;
     const struct op_options * o;
     const struct op_case * c;
-    const char * tier;
     char error[512]; /* of the first failure, "" while there is none */
 };
 
@@ -220,20 +219,17 @@ end:
     ggml_free(b.ctx);
 }
 
-static void print_line(const struct op_run * r, const char * metric, double value, double bound, bool ok) {
-    printf("%-14s %-62s %s %s %s %.3g (%.3g) %s\n", r->c->key, r->c->text, r->o->backend_name, r->tier, metric, value, bound, ok ? "ok" : "FAIL");
-}
-
-int op_run_case(ggml_backend_t backend, const struct op_options * o, const struct op_case * c, bool print) {
-    struct op_run r = { .backend = backend, .o = o, .c = c, .tier = ggml_backend_is_cpu(backend) ? ggml_cpu_tier_name(backend) : "-" };
+int op_run_case(ggml_backend_t backend, const struct op_options * o, const struct op_case * c, struct op_result * result) {
+    struct op_run r = { .backend = backend, .o = o, .c = c };
     struct op_build b = { .ctx = new_context(32) };
     struct op_guard g = { 0 };
     struct ref_op ref = { 0 };
     struct op_metrics m = { 0 };
     struct op_bound bounds[4];
-    uint8_t * result = NULL;
+    uint8_t * bytes = NULL;
     size_t n_bytes = 0;
     int verdict = 1;
+    result->n = 0;
     struct ggml_tensor * node = op_build_guarded(&b, c, r.error, sizeof r.error);
     if (!node) {
         goto end;
@@ -260,11 +256,11 @@ int op_run_case(ggml_backend_t backend, const struct op_options * o, const struc
                  (int) node->ne[3], (int) ref.ne[0], (int) ref.ne[1], (int) ref.ne[2], (int) ref.ne[3]);
         goto end;
     }
-    result = run_threads(&r, &g, graph, node, &n_bytes);
-    if (!result) {
+    bytes = run_threads(&r, &g, graph, node, &n_bytes);
+    if (!bytes) {
         goto end;
     }
-    compare(&r, &ref, node, result, &m);
+    compare(&r, &ref, node, bytes, &m);
     int n_bounds = op_bounds_find(c, o->backend_name, bounds, 4);
     if (!n_bounds) {
         fail(&r, "tests/bounds.csv has no row for this op, type and backend");
@@ -273,21 +269,21 @@ int op_run_case(ggml_backend_t backend, const struct op_options * o, const struc
         double value = op_metrics_get(&m, bounds[i].metric);
         bool ok = value <= bounds[i].bound;
         if (!ok) {
-            fail(&r, "out of bounds");
+            fail(&r, OP_OUT_OF_BOUNDS);
         }
-        if (print && (!o->quiet || !ok)) {
-            print_line(&r, bounds[i].metric, value, bounds[i].bound, ok);
-        }
+        result->of[i].metric = bounds[i].metric;
+        result->of[i].value = value;
+        result->of[i].bound = bounds[i].bound;
+        result->of[i].ok = ok;
+        result->n = i + 1;
     }
     for (int keep = 0; keep < 2 && !r.error[0]; keep++) {
-        run_allocated(&r, result, n_bytes, keep);
+        run_allocated(&r, bytes, n_bytes, keep);
     }
     verdict = r.error[0] != 0;
 end:
-    if (verdict == 1 && print && strcmp(r.error, "out of bounds") != 0) {
-        printf("%-14s %-62s %s %s FAIL: %s\n", c->key, c->text, o->backend_name, r.tier, r.error);
-    }
-    free(result);
+    snprintf(result->error, sizeof result->error, "%s", r.error);
+    free(bytes);
     ref_op_free(&ref);
     op_guard_free(&g);
     ggml_free(b.ctx);

@@ -84,8 +84,10 @@ void op_list_free(struct op_list * list);
 void op_cases_shape(struct op_list * list);
 void op_cases_elementwise(struct op_list * list);
 void op_cases_products(struct op_list * list);
+void op_cases_sizes(struct op_list * list);
 struct ggml_tensor * op_in(struct op_build * b, enum ggml_type type, const int64_t ne[4], enum op_layout layout, enum op_fill fill);
 struct ggml_tensor * build_mul_mat(struct op_build * b);
+struct ggml_tensor * build_get_rows(struct op_build * b);
 struct ggml_tensor * build_conv_1d(struct op_build * b);
 struct ggml_tensor * build_conv_1d_dw(struct op_build * b);
 struct ggml_tensor * build_col2im_1d(struct op_build * b);
@@ -174,10 +176,21 @@ struct op_options {
     int n_threads;
     uint64_t seed;
     size_t working_set_bytes;
-    bool quiet;
+    bool quiet, json;
 };
 ggml_backend_t op_backend_open(const struct op_options * o);
 bool op_case_selected(const struct op_options * o, const struct op_case * c);
-int op_run_case(ggml_backend_t backend, const struct op_options * o, const struct op_case * c, bool print); /* failures; -1: not supported */
+#define OP_OUT_OF_BOUNDS "out of bounds"
+struct op_result {
+    int n; /* rows of bounds.csv that were applied */
+    struct { const char * metric; double value, bound; bool ok; } of[4];
+    char error[512]; /* the first failure, "" if there is none */
+};
+int op_run_case(ggml_backend_t backend, const struct op_options * o, const struct op_case * c, struct op_result * r); /* failures; -1: not supported */
 int op_run_perf(ggml_backend_t backend, const struct op_options * o);
 struct ggml_tensor * op_build_guarded(struct op_build * b, const struct op_case * c, char * error, size_t error_bytes);
+
+/* --- op_report.c --- */
+void op_report_begin(ggml_backend_t backend, const struct op_options * o, const struct op_list * list);
+void op_report_case_begin(const struct op_options * o, const struct op_case * c);
+void op_report_case_end(ggml_backend_t backend, const struct op_options * o, const struct op_case * c, int verdict, const struct op_result * r);
