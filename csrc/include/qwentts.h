@@ -150,6 +150,15 @@ QT_API int qt_abi_min_version(void);
 /* Size of a public struct by its name without "struct", 0 for an unknown name. */
 QT_API size_t qt_struct_size(const char * name);
 
+/* --- the processor: strings that live as long as the calling thread --- */
+
+QT_API const char * qt_cpu_name(void);        /* "Intel(R) Xeon(R) ..." */
+QT_API const char * qt_cpu_features(void);    /* "sse2 ... avx2 ... os:avx": instructions it has, registers the system saves; "" where not known */
+QT_API const char * qt_cpu_tiers(void);       /* "scalar avx2": sets of kernels that run here, worst first */
+QT_API const char * qt_cpu_tier(void);        /* the one a new context computes with; NULL: QWENTTS_CPU_TIER names none of these */
+QT_API int qt_cpu_quota(void);                /* cores of the control group's CPU quota, rounded up; 0: no limit */
+QT_API int qt_cpu_default_threads(void);      /* n_threads of a context that is given 0 */
+
 /* --- context --- */
 
 /* Fill *params with defaults for the layout of abi_version, whose size must be struct_size. Call it through the macro
@@ -184,6 +193,9 @@ QT_API enum qt_status qt_file_tensor(const struct qt_file * file, int64_t index,
 QT_API int64_t qt_file_tensor_offset(const struct qt_file * file, int64_t index); /* of its data, from the start of the file; -1 out of range */
 /* All elements as float, any type; n_values must be the number of elements. */
 QT_API enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t index, float * values, int64_t n_values);
+
+/* n_rows rows from first_row on, rows counted over all axes but the fastest; values [n_rows, ne[0]]. */
+QT_API enum qt_status qt_file_tensor_read_rows(const struct qt_file * file, int64_t index, int64_t first_row, int64_t n_rows, float * values);
 
 /* --- element types (ggml_type numbers) --- */
 

@@ -84,7 +84,7 @@ static int least_quota(const char * root, const char * group, int version) {
     }
 }
 
-static int count_quota(void) {
+int ggml_cpu_quota_cores(void) {
     FILE * f = fopen("/proc/self/cgroup", "r");
     char line[1024];
     int least = 0;
@@ -117,10 +117,10 @@ static int count_quota(void) {
     return least;
 }
 #else
-static int count_quota(void) { return 0; }
+int ggml_cpu_quota_cores(void) { return 0; }
 #endif
 
 int ggml_cpu_default_n_threads(void) {
-    int cores = count_affinity(), quota = count_quota();
+    int cores = count_affinity(), quota = ggml_cpu_quota_cores();
     return quota > 0 && quota < cores ? quota : cores;
 }

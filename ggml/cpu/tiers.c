@@ -73,9 +73,9 @@ const char * ggml_cpu_tiers_available(void) {
     return names;
 }
 
-const struct cpu_kernels * cpu_tier_choose(void) {
+/* NULL: want names none. */
+static const struct cpu_kernels * find(const char * want) {
     pthread_once(&once, detect);
-    const char * want = getenv("QWENTTS_CPU_TIER");
     if (!want || !*want) {
         return tiers[n_tiers - 1];
     }
@@ -84,6 +84,19 @@ const struct cpu_kernels * cpu_tier_choose(void) {
             return tiers[i];
         }
     }
-    ggml_log_internal(GGML_LOG_LEVEL_ERROR, "QWENTTS_CPU_TIER is '%s': this machine has %s", want, names);
     return NULL;
+}
+
+const char * ggml_cpu_tier_default(void) {
+    const struct cpu_kernels * kernels = find(getenv("QWENTTS_CPU_TIER"));
+    return kernels ? kernels->name : NULL;
+}
+
+const struct cpu_kernels * cpu_tier_choose(void) {
+    const char * want = getenv("QWENTTS_CPU_TIER");
+    const struct cpu_kernels * kernels = find(want);
+    if (!kernels) {
+        ggml_log_internal(GGML_LOG_LEVEL_ERROR, "QWENTTS_CPU_TIER is '%s': this machine has %s", want, names);
+    }
+    return kernels;
 }

@@ -24,6 +24,7 @@ COMMANDS = {
     "convert": ("cli_convert", "a checkpoint folder to GGUF files"),
     "quantize": ("cli_quantize", "a GGUF file in another element type"),
     "inspect": ("cli_inspect", "what a GGUF file holds"),
+    "self-test": ("cli_selftest", "is what this machine computes right? A table to paste into a report"),
     "bench": ("cli_bench", "how fast a model speaks on this machine"),
     "download": ("cli_download", "the files of a named model, from the hub"),
 }
@@ -60,12 +61,15 @@ def _nothing() -> None:
 def main(argv: Sequence[str] | None = None, *, ready: Callable[[], Any] = _nothing) -> int:
     """`qwentts`: a first argument that is no command means `tts`. ready is called when nothing slow is left to import."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments and arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
+    if arguments[:1] == ["--caps"]:
+        arguments.insert(0, "self-test")
+    elif arguments and arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
         arguments.insert(0, "tts")
 
     def parser() -> Parser:
         whole = Parser(prog="qwentts", description="Qwen3-TTS 12 Hz speech synthesis.")
         whole.add_argument("--version", action=_Version, nargs=0, help="show the versions of package and library, and exit")
+        whole.add_argument("--caps", action="store_true", help="show processor, kernels, threads and memory (with --json: as JSON)")
         commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
         for name, (module, help) in COMMANDS.items():
             sub = commands.add_parser(name, help=help)
@@ -101,6 +105,7 @@ def _fill(parser: Parser, module: str, add: str = "add_arguments") -> Parser:
 
 def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callable[[], Any]) -> int:
     from .errors import Cancelled, DownloadError, GenerateError, OutOfMemory, OutputError, QwenTTSError
+    from .output import flush_stdout
 
     if sys.stderr is None:  # closed: notes must not end up in standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -109,13 +114,12 @@ def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callabl
         args = make_parser().parse_args(arguments)
         ready()
         args.run(args)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        flush_stdout()
         return 0
     except (KeyboardInterrupt, Cancelled):
         return 130
     except BrokenPipeError:  # the reader of standard output went away
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         return 1
     except ImportError as error:  # the library, or a package that it needs
         fail(str(error).removeprefix("qwentts: "), 2)
@@ -125,3 +129,9 @@ def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callabl
         fail("out of memory", 1)
     except QwenTTSError as error:
         fail(error, 2)
+
+
+def _drop_stdout() -> None:
+    """What could not be written must not be tried again when Python ends."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

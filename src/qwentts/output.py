@@ -16,8 +16,7 @@ STDOUT = "-"
 class Output:
     """A file under construction: opened at once, so that an unwritable path fails early, and renamed when complete.
 
-    Used as a context manager; leaving it by an exception removes what was written. ParameterError: the path is not writable; OutputError: a
-    write failed midway. `-` and existing special files are written directly.
+    Used as a context manager; leaving it by an exception removes what was written. `-` and existing special files are written directly.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -55,7 +54,7 @@ class Output:
             self._stream.write(data)
             self._stream.flush()
         except OSError as error:
-            raise OutputError(f"output {self.name!r} cannot be written: {error.strerror}") from None
+            raise self._failed(error) from None
 
     def end(self) -> int | None:
         """The position behind what was written, for rewrite(); None where the target cannot go back: pipes, devices, `>>`."""
@@ -78,7 +77,7 @@ class Output:
             self._stream.seek(end)
             self._stream.flush()
         except OSError as error:
-            raise OutputError(f"output {self.name!r} cannot be written: {error.strerror}") from None
+            raise self._failed(error) from None
 
     def __exit__(self, kind: object, *_: object) -> None:
         failure: OSError | None = None
@@ -96,7 +95,40 @@ class Output:
             finally:
                 self._partial.unlink(missing_ok=True)
         if failure is not None and kind is None:
-            raise OutputError(f"output {self.name!r} cannot be written: {failure.strerror}")
+            raise self._failed(failure)
+
+    def _failed(self, error: OSError) -> OSError:
+        """What a write that fails midway raises; a reader that went away stays a BrokenPipeError."""
+        return error if isinstance(error, BrokenPipeError) else OutputError(f"output {self.name!r} cannot be written: {error.strerror}")
+
+
+def check_stdout(what: str) -> None:
+    """Raise ParameterError where there is no standard output for what is to be printed."""
+    if sys.stdout is None:
+        raise ParameterError(f"{what} cannot be printed: standard output is closed")
+
+
+def print_result(text: str, what: str = "the result") -> None:
+    """A line or more on standard output, which must be there and take it."""
+    check_stdout(what)
+    try:
+        print(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{what} cannot be printed: {error.strerror}") from None
+    flush_stdout()
+
+
+def flush_stdout() -> None:
+    """Give standard output what was printed; raises OutputError where it does not take it."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output cannot be written: {error.strerror}") from None
 
 
 def _appends(number: int) -> bool:

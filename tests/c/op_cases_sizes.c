@@ -6,8 +6,8 @@ static const int64_t SIZES[] = { 1, 31, 32, 33, 255, 256, 257 };
 enum { N_SIZES = sizeof SIZES / sizeof SIZES[0] };
 
 static void add(struct op_list * l, enum ggml_op op, enum ggml_type type, const int64_t a[4], const int64_t b[4]) {
-    /* with few outputs an average over them means nothing: activations that int8 blocks hold exactly, as in op_cases_products.c */
-    bool whole = op == GGML_OP_MUL_MAT && ggml_is_quantized(type) && a[1] * b[1] < 16;
+    /* with few outputs an average over them means nothing: activations that int8 blocks hold exactly, and a bound on each output */
+    bool whole = op == GGML_OP_MUL_MAT && a[1] * b[1] < 16;
     for (int view = 0; view < 2; view++) {
         struct op_case * c = op_list_add2(l, op, op == GGML_OP_MUL_MAT ? build_mul_mat : build_get_rows, a, b);
         c->type = type;
