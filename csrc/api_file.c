@@ -71,13 +71,6 @@ enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t index, f
     return file_tensor_read(file, index, values, n_values);
 }
 
-enum qt_status qt_file_tensor_read_rows(const struct qt_file * file, int64_t index, int64_t first_row, int64_t n_rows, float * values) {
-    QT_REQUIRE(file);
-    QT_REQUIRE(values);
-    QT_TRY(check_index(__func__, file, index));
-    return file_tensor_read_rows(file, index, first_row, n_rows, values);
-}
-
 const char * qt_type_name(int32_t type) {
     const struct ggml_type_traits * traits = ggml_get_type_traits((enum ggml_type) type);
     return traits ? traits->type_name : NULL;

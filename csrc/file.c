@@ -50,46 +50,35 @@ const void * file_tensor_data(const struct qt_file * file, int64_t index) {
     return base + gguf_get_data_offset(file->gguf) + gguf_get_tensor_offset(file->gguf, index);
 }
 
-enum qt_status file_tensor_read_rows(const struct qt_file * file, int64_t index, int64_t first_row, int64_t n_rows, float * values) {
+enum qt_status file_tensor_read(const struct qt_file * file, int64_t index, float * values, int64_t n_values) {
     const int64_t * ne = gguf_get_tensor_ne(file->gguf, index);
     const char * name = gguf_get_tensor_name(file->gguf, index);
-    int64_t rows = ne[1] * ne[2] * ne[3];
-    if (first_row < 0 || n_rows < 0 || first_row > rows || n_rows > rows - first_row) {
-        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: first_row is %lld and n_rows %lld, the tensor has %lld rows", name, (long long) first_row,
-                       (long long) n_rows, (long long) rows);
+    int64_t n_elements = ne[0] * ne[1] * ne[2] * ne[3];
+    if (n_values != n_elements) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: n_values is %lld, the tensor has %lld elements", name, (long long) n_values, (long long) n_elements);
     }
     enum ggml_type type = gguf_get_tensor_type(file->gguf, index);
     const struct ggml_type_traits * traits = ggml_get_type_traits(type);
-    const char * data = (const char *) file_tensor_data(file, index) + (size_t) first_row * ggml_row_size(type, ne[0]);
-    int64_t n = n_rows * ne[0];
-    if (n == 0) {
+    if (n_elements == 0) {
         return QT_STATUS_OK;
     }
+    const void * data = file_tensor_data(file, index);
     if (traits && traits->to_float) {
-        traits->to_float(data, values, n); /* rows are whole blocks */
+        traits->to_float(data, values, n_elements);
         return QT_STATUS_OK;
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n_elements; i++) {
         switch (type) {
-            case GGML_TYPE_F64: { double v; memcpy(&v, data + i * 8, sizeof v); values[i] = (float) v; break; }
+            case GGML_TYPE_F32: memcpy(values, data, (size_t) n_elements * sizeof *values); return QT_STATUS_OK;
+            case GGML_TYPE_F64: { double v; memcpy(&v, (const char *) data + i * 8, sizeof v); values[i] = (float) v; break; }
             case GGML_TYPE_I8:  values[i] = (float) ((const int8_t *) data)[i]; break;
-            case GGML_TYPE_I16: { int16_t v; memcpy(&v, data + i * 2, sizeof v); values[i] = (float) v; break; }
-            case GGML_TYPE_I32: { int32_t v; memcpy(&v, data + i * 4, sizeof v); values[i] = (float) v; break; }
-            case GGML_TYPE_I64: { int64_t v; memcpy(&v, data + i * 8, sizeof v); values[i] = (float) v; break; }
+            case GGML_TYPE_I16: { int16_t v; memcpy(&v, (const char *) data + i * 2, sizeof v); values[i] = (float) v; break; }
+            case GGML_TYPE_I32: { int32_t v; memcpy(&v, (const char *) data + i * 4, sizeof v); values[i] = (float) v; break; }
+            case GGML_TYPE_I64: { int64_t v; memcpy(&v, (const char *) data + i * 8, sizeof v); values[i] = (float) v; break; }
             default: return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: elements of type %s cannot be read as numbers", name, ggml_type_name(type));
         }
     }
     return QT_STATUS_OK;
-}
-
-enum qt_status file_tensor_read(const struct qt_file * file, int64_t index, float * values, int64_t n_values) {
-    const int64_t * ne = gguf_get_tensor_ne(file->gguf, index);
-    int64_t n_elements = ne[0] * ne[1] * ne[2] * ne[3];
-    if (n_values != n_elements) {
-        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: n_values is %lld, the tensor has %lld elements", gguf_get_tensor_name(file->gguf, index),
-                       (long long) n_values, (long long) n_elements);
-    }
-    return file_tensor_read_rows(file, index, 0, ne[1] * ne[2] * ne[3], values);
 }
 
 enum qt_status file_value(const struct qt_file * file, const char * key, struct qt_value * value) {

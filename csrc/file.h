@@ -21,7 +21,6 @@ enum qt_status file_check(const struct qt_file * file);
 /* Start of a tensor's data in the mapping. */
 const void * file_tensor_data(const struct qt_file * file, int64_t index);
 /* All n_values elements as float. */
-enum qt_status file_tensor_read_rows(const struct qt_file * file, int64_t index, int64_t first_row, int64_t n_rows, float * values);
 enum qt_status file_tensor_read(const struct qt_file * file, int64_t index, float * values, int64_t n_values);
 /* The key as stored; fails by name when the file has none. */
 enum qt_status file_value(const struct qt_file * file, const char * key, struct qt_value * value);

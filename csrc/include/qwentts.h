@@ -194,9 +194,6 @@ QT_API int64_t qt_file_tensor_offset(const struct qt_file * file, int64_t index)
 /* All elements as float, any type; n_values must be the number of elements. */
 QT_API enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t index, float * values, int64_t n_values);
 
-/* n_rows rows from first_row on, rows counted over all axes but the fastest; values [n_rows, ne[0]]. */
-QT_API enum qt_status qt_file_tensor_read_rows(const struct qt_file * file, int64_t index, int64_t first_row, int64_t n_rows, float * values);
-
 /* --- element types (ggml_type numbers) --- */
 
 QT_API const char * qt_type_name(int32_t type);                  /* "f32", "q8_0", ...; NULL for a number that is no type */

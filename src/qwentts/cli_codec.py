@@ -16,6 +16,7 @@ from . import hub
 from .audio import SUBTYPES, save_wav
 from .engine import CODEC, TALKER, Engine
 from .errors import GenerateError, ModeError, ParameterError
+from .output import check_stdout
 from .reference import read_recording
 from .talker_info import read_talker_info
 from .voice import Voice
@@ -26,7 +27,8 @@ TEST_S = 1.0  # length of the load test's tone
 
 HELP = (
     "Audio to codes and back. The output lies next to the input under the same name: clip.wav gives clip.rvq (and clip.spk), clip.rvq"
-    " gives clip.wav. The last frame is dropped unless it is whole. Without -i the codec file is loaded and tested with a tone."
+    " gives clip.wav; a file that exists stays unless --force is given. The last frame is dropped unless it is whole. Without -i the"
+    " codec file is loaded and tested with a tone."
 )
 
 
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ours.add_argument("--codec-chunk-dur", type=float, metavar="S", help="seconds of audio decoded at a time (default 24)")
     ours.add_argument("--threads", type=int, metavar="N", help="default: every core this process may use")
     ours.add_argument("--backend", default="auto", metavar="NAME", help="auto or cpu (default auto)")
+    ours.add_argument("-f", "--force", action="store_true", help="replace files that exist")
     ours.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 
@@ -52,6 +55,8 @@ def run(args: argparse.Namespace) -> None:
     decodes = source is not None and source.suffix.lower() == ".rvq"
     if args.talker is not None and (source is None or decodes):
         raise ParameterError("--talker is for encoding: give audio with -i")
+    if args.json:
+        check_stdout("--json")
     recording = read_recording(source) if source is not None and not decodes else None
     start = perf_counter()
     talker = hub.find("talker", args.talker) if hub.is_name(args.talker) else args.talker
@@ -63,6 +68,8 @@ def run(args: argparse.Namespace) -> None:
             kind = read_talker_info(engine.file(TALKER)).model_type
             if kind != "base":
                 raise ModeError(f"--talker must be a base model, which has a speaker encoder (loaded: {kind})")
+        if source is not None and not args.force:
+            _check_new(source, (".wav",) if decodes else (".rvq", ".spk") if args.talker is not None else (".rvq",))
         if source is None:
             figures |= self_test(engine)
         elif decodes:
@@ -72,6 +79,13 @@ def run(args: argparse.Namespace) -> None:
     finally:
         engine.close()
     _report(figures, as_json=args.json)
+
+
+def _check_new(source: Path, suffixes: tuple[str, ...]) -> None:
+    """Raise ParameterError where an output is there already: clip.wav may be the recording that clip.rvq was made of."""
+    for path in map(source.with_suffix, suffixes):
+        if path.exists():
+            raise ParameterError(f"output {str(path)!r} exists: --force replaces it")
 
 
 def encode(engine: Engine, source: Path, recording: Any, *, speaker: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from . import prompt as prompts
 from .audio import SUBTYPES, WavStream, wav_bytes
 from .dump import StageDump
 from .errors import ParameterError
-from .output import STDOUT, Output
+from .output import STDOUT, Output, check_stdout
 from .speech import Chunk, Speech
 from .tts import DEMO_NOTE, TTS
 from .voice import Voice
@@ -114,6 +114,8 @@ def run(args: argparse.Namespace) -> None:
     if args.codec_chunk_dur is not None and not (math.isfinite(args.codec_chunk_dur) and args.codec_chunk_dur > 0):
         raise ParameterError(f"--codec-chunk-dur is {args.codec_chunk_dur}, valid are seconds above 0")
     check_reference_flags(args)
+    if args.json and args.output != STDOUT:
+        check_stdout("--json")
     texts = _lines(args) if args.stream_by_line else iter([_whole_text(args)])
     with ExitStack() as stack:
         # one file: open it before anything slow, so that an unwritable path is known at once

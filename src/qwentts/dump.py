@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .errors import ParameterError
+from .errors import OutputError, ParameterError
 
 
 class StageDump:
@@ -45,4 +45,4 @@ class StageDump:
         try:
             (self._folder / file).write_bytes(data)
         except OSError as error:
-            raise ParameterError(f"dump folder {str(self._folder)!r} cannot be written: {error.strerror}") from None
+            raise OutputError(f"dump folder {str(self._folder)!r} cannot be written: {error.strerror}") from None

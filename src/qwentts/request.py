@@ -93,6 +93,8 @@ class Request(Call):
         tap: Tap | None = None,
         **sampling: float | None,
     ) -> None:
+        if cancel is not None and not callable(getattr(cancel, "is_set", None)):
+            raise ParameterError(f"cancel is of type {type(cancel).__name__}, expected threading.Event or None")
         super().__init__(cancel)
         self.started = perf_counter()
         self.tts, info = tts, tts.info
@@ -100,6 +102,14 @@ class Request(Call):
         for name, value in (("instruct", instruct), ("language", language), ("speaker", speaker)):
             if value is not None:
                 _check_text(name, value, may_be_blank=True)
+        for name, flag, may_be_none in (
+            ("greedy", greedy, True), ("streaming_text", streaming_text, True), ("repetition_guard", repetition_guard, False),
+        ):  # fmt: skip
+            if not isinstance(flag, bool) and not (flag is None and may_be_none):
+                raise ParameterError(f"{name} is of type {type(flag).__name__}, expected bool{' or None' if may_be_none else ''}")
+        for name, function in (("progress", progress), ("tap", tap)):
+            if function is not None and not callable(function):
+                raise ParameterError(f"{name} is of type {type(function).__name__}, expected a function or None")
         self.chosen = choose(sampling, info.generation, greedy=greedy)
         self.warnings = list(self.chosen.warnings)
         if seed not in (None, -1) and self.chosen.talker.greedy and self.chosen.predictor.greedy:

@@ -12,8 +12,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .errors import ParameterError
 from .generate import POLL_S
 from .speech import Chunk
 
@@ -90,8 +91,36 @@ def _stop_all() -> None:
         worker.stop()
 
 
-def deliver(call: Call, chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
+class Stream(Generator[Chunk, None, None]):
+    """A generator of chunks that any thread may close: a reader that waits in another one then gets a last chunk that says `cancelled`."""
+
+    def __init__(self, call: Call, chunks: Iterator[Chunk]) -> None:
+        self._call, self._chunks = call, _ahead(call, chunks)
+
+    def send(self, value: None) -> Chunk:
+        """The next chunk."""
+        if self._chunks.gi_running:
+            raise ParameterError("this stream is being read in another thread: one thread at a time reads it")
+        return self._chunks.send(value)
+
+    def throw(self, *error: Any) -> Chunk:
+        """Raise an exception where the stream is."""
+        return self._chunks.throw(*error)
+
+    def close(self) -> None:
+        """End the speech; closing twice is legal."""
+        try:
+            self._chunks.close()
+        except ValueError:  # a reader is within it
+            self._call.interrupt()
+
+
+def deliver(call: Call, chunks: Iterator[Chunk]) -> Stream:
     """The chunks, computed ahead from the first request for one on."""
+    return Stream(call, chunks)
+
+
+def _ahead(call: Call, chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
     worker = Worker(call, chunks)
     try:
         while (chunk := worker.get()) is not None:

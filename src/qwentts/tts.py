@@ -204,6 +204,11 @@ class TTS:
         if recording.duration_s > max_clip_s:
             raise ParameterError(f"ref_audio is {recording.duration_s:.1f} s long, max_clip_s allows {max_clip_s:g}: 3 to 15 s are good")
         pad_s = PAD_SILENCE_S if pad_silence and text is not None else 0.0
+        if recording.duration_s + pad_s > MAX_S:
+            raise ParameterError(
+                f"ref_audio is {recording.duration_s:.2f} s long, and with {pad_s:g} s of silence behind it more than the {MAX_S} s that"
+                " the encoder takes: cut it, or set pad_silence to False"
+            )
         codes, timings = None, {}
         with self._session(Call(None)) as session:
             session.reset()

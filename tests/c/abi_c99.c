@@ -263,7 +263,6 @@ static void file_entries(void) {
     check(qt_row_bytes(14, 128) == -1 && qt_row_bytes(8, -32) == -1 && qt_row_bytes(4, 32) == -1 && qt_row_bytes(0, INT64_MAX) == -1, "rows that no type has");
     refused("qt_file_value NULL", qt_file_value(NULL, "general.name", &value), QT_STATUS_INVALID_PARAMS, "qt_file_value", "file", "NULL", NULL);
     refused("qt_file_tensor NULL", qt_file_tensor(NULL, 0, &info), QT_STATUS_INVALID_PARAMS, "qt_file_tensor", "file", "NULL", NULL);
-    refused("qt_file_tensor_read_rows NULL", qt_file_tensor_read_rows(NULL, 0, 0, 1, &x), QT_STATUS_INVALID_PARAMS, "qt_file_tensor_read_rows", "file", "NULL", NULL);
     check(qt_cpu_name() && qt_cpu_features() && strstr(qt_cpu_tiers(), "scalar"), "the processor is described");
     check(qt_cpu_quota() >= 0 && qt_cpu_default_threads() >= 1, "threads of the processor");
     refused("qt_file_tensor_read NULL", qt_file_tensor_read(NULL, 0, &x, 1), QT_STATUS_INVALID_PARAMS, "qt_file_tensor_read", "file", "NULL", NULL);

@@ -197,6 +197,12 @@ def test_bad_limits_of_a_clip_are_named(tts, golden, limit):
         tts.clone((golden["clip"], RATE), max_clip_s=limit)
 
 
+def test_a_clip_that_is_too_long_with_its_silence_says_so(tts):
+    clip = (np.zeros(RATE * 300 - 5000, np.float32), RATE)
+    with pytest.raises(ParameterError, match="299.79 s long, and with 0.5 s of silence behind it more than the 300 s"):
+        tts.clone(clip, "What it says.", max_clip_s=300)
+
+
 def test_poor_references_are_warned_about(tts):
     warnings = tts.clone((np.zeros(RATE * 3, np.float32), RATE)).warnings
     assert warnings == ("ref_audio is silent",)

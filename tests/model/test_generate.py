@@ -175,6 +175,11 @@ def test_taps_name_every_stage(voices):
         ("base", {"language": 5}, ParameterError, "language is of type int"),
         ("base", {"max_new_tokens": 0}, ParameterError, "max_new_tokens is 0"),
         ("base", {"seed": -5}, ParameterError, "seed is -5"),
+        ("base", {"greedy": 1}, ParameterError, "greedy is of type int, expected bool or None"),
+        ("base", {"streaming_text": "yes"}, ParameterError, "streaming_text is of type str, expected bool or None"),
+        ("base", {"repetition_guard": None}, ParameterError, "repetition_guard is of type NoneType, expected bool"),
+        ("base", {"cancel": True}, ParameterError, "cancel is of type bool, expected threading.Event or None"),
+        ("base", {"progress": "bar"}, ParameterError, "progress is of type str, expected a function or None"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(voices, mode, options, error, message):

@@ -11,7 +11,7 @@ import soundfile
 
 from qwentts.audio import save_wav, wav_bytes
 from qwentts.dump import StageDump
-from qwentts.errors import ParameterError
+from qwentts.errors import OutputError, ParameterError
 from qwentts.output import Output
 from qwentts.speech import PIECE_SILENCE_S, Chunk, Piece, collect, worst
 
@@ -82,7 +82,7 @@ def test_a_dump_that_cannot_be_written_is_named(tmp_path):
     dump = StageDump(tmp_path / "d")
     (tmp_path / "d").rmdir()
     for write in (lambda: dump.add("stage", np.zeros(3, np.float32)), dump.close):
-        with pytest.raises(ParameterError, match="dump folder .* cannot be written: No such file"):
+        with pytest.raises(OutputError, match="dump folder .* cannot be written: No such file"):
             write()
 
 

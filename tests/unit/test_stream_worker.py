@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwentts import Chunk, GenerateError
+from qwentts import Chunk, GenerateError, ParameterError
 from qwentts.request import Call
 from qwentts.streaming import QUEUE_CHUNKS, deliver
 
@@ -192,3 +192,28 @@ def test_interleaved_streams_do_not_mix(turns, length):
     for _, stream, _ in streams.values():
         stream.close()
     assert n_workers() == 0
+
+
+def test_another_thread_may_close_a_stream_that_is_being_read():
+    source = Source(1000, pause_s=0.02)
+    stream, got = source.stream(), []
+    reader = threading.Thread(target=lambda: got.extend(stream))
+    reader.start()
+    while source.made < 3:
+        time.sleep(0.005)
+    stream.close()
+    reader.join(5)
+    assert not reader.is_alive() and got[-1].finish_reason == "cancelled" and 3 <= source.made < 20 and source.closed.is_set()
+    stream.close()
+    assert list(stream) == []
+
+
+def test_two_readers_at_once_are_named():
+    source = Source(3, pause_s=0.3)
+    stream = source.stream()
+    reader = threading.Thread(target=lambda: list(stream))
+    reader.start()
+    time.sleep(0.1)
+    with pytest.raises(ParameterError, match="being read in another thread"):
+        next(stream)
+    reader.join(5)
