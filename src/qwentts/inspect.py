@@ -40,7 +40,7 @@ PARTS = {
 SHORT_ARRAY = 16  # longer arrays are given by their length
 SMALL_BYTES = 1 << 18  # tensors up to this size are read for zeros here, larger ones by --verify
 VARIANT_OF = {"q8_0": "Q8_0", "q6_K": "Q6_K", "q5_K": "Q5_K_M", "q4_K": "Q4_K_M", "f16": "F16", "bf16": "BF16", "f32": "F32"}
-CACHE_BYTES = 4  # the caches of the talker are float32
+CACHE_BYTES = 2  # the talker keeps its keys and values in F16 unless it is told otherwise
 
 
 def inspect_file(path: str | os.PathLike[str]) -> dict[str, Any]:

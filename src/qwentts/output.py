@@ -16,7 +16,8 @@ STDOUT = "-"
 class Output:
     """A file under construction: opened at once, so that an unwritable path fails early, and renamed when complete.
 
-    Used as a context manager; leaving it by an exception removes what was written. `-` and existing special files are written directly.
+    Used as a context manager; leaving it by an exception removes what was written. ParameterError: the path is not writable; OutputError: a
+    write failed midway. `-` and existing special files are written directly.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

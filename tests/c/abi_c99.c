@@ -264,6 +264,7 @@ static void file_entries(void) {
     refused("qt_file_value NULL", qt_file_value(NULL, "general.name", &value), QT_STATUS_INVALID_PARAMS, "qt_file_value", "file", "NULL", NULL);
     refused("qt_file_tensor NULL", qt_file_tensor(NULL, 0, &info), QT_STATUS_INVALID_PARAMS, "qt_file_tensor", "file", "NULL", NULL);
     check(qt_cpu_name() && qt_cpu_features() && strstr(qt_cpu_tiers(), "scalar"), "the processor is described");
+    check(!qt_cpu_tier() || strstr(qt_cpu_tiers(), qt_cpu_tier()), "the tier in use is one of the processor");
     check(qt_cpu_quota() >= 0 && qt_cpu_default_threads() >= 1, "threads of the processor");
     refused("qt_file_tensor_read NULL", qt_file_tensor_read(NULL, 0, &x, 1), QT_STATUS_INVALID_PARAMS, "qt_file_tensor_read", "file", "NULL", NULL);
 }

@@ -48,7 +48,7 @@ def test_parts_and_memory_add_up_to_the_file():
         tables = sum(table["all_bytes"] for table in memory["tables"].values())
         assert memory["speaking_bytes"] + memory["cloning_more_bytes"] + tables == n_bytes and memory["cloning_more_bytes"] > 0
     talker = inspect_file(TALKER)["memory"]
-    assert talker["tables"]["text embedding"]["row_bytes"] == 32 * 4 and talker["cache_bytes_per_frame"] == 2 * 4 * 4 * 3 * 32
+    assert talker["tables"]["text embedding"]["row_bytes"] == 32 * 4 and talker["cache_bytes_per_frame"] == 2 * 2 * 4 * 3 * 32
     assert talker["copied_bytes"] == sum(
         t.n_bytes for t in GGUFReader(TALKER).tensors if t.name.startswith(("talker.blk", "talker.codec_head", "talker.output_norm"))
         or (t.name.startswith("code_pred.") and "codec_embd" not in t.name)
