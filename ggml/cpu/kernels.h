@@ -44,4 +44,5 @@ struct cpu_kernels {
 extern const struct cpu_kernels cpu_kernels_scalar;
 extern const struct cpu_kernels cpu_kernels_avx2;
 extern const struct cpu_kernels cpu_kernels_avx512;
+extern const struct cpu_kernels cpu_kernels_amx;
 extern const struct cpu_kernels cpu_kernels_neon;

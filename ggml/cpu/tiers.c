@@ -1,5 +1,10 @@
 /* tiers.c - detects instruction sets once and picks a kernel table; QWENTTS_CPU_TIER overrides.
- * A tier is usable when it was compiled in, the processor has its instructions, and the operating system saves its registers (XCR0). */
+ * A tier is usable when it was compiled in, the processor has its instructions, and the operating system saves its registers (XCR0); Linux also
+ * wants to be asked before a process uses AMX tiles, once, and may refuse. */
+#if defined(__linux__)
+#  define _GNU_SOURCE /* syscall */
+#endif
+
 #include "tiers.h"
 
 #include <pthread.h>
@@ -12,7 +17,7 @@
 #if defined(__x86_64__)
 #  include <cpuid.h>
 
-enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6 }; /* SSE and AVX state; those, mask registers and both upper halves */
+enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6, XCR0_AMX = 0x60000 }; /* SSE and AVX state; those, mask registers and both upper halves; tiles and their shapes */
 
 static unsigned xcr0(void) {
     unsigned lo, hi;
@@ -38,8 +43,21 @@ static void detect_x86(int * avx2, int * avx512) {
 }
 #endif
 
+#if defined(GGML_HAS_TIER_AMX)
+#  include <sys/syscall.h>
+#  include <unistd.h>
+
+enum { CPUID_7_AMX_BF16 = 1 << 22, CPUID_7_AMX_TILE = 1 << 24, ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+
+static bool have_amx(void) {
+    unsigned a, b, c, d;
+    return (xcr0() & XCR0_AMX) == XCR0_AMX && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & CPUID_7_AMX_BF16) && (d & CPUID_7_AMX_TILE) &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+#endif
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const struct cpu_kernels * tiers[4]; /* worst first */
+static const struct cpu_kernels * tiers[5]; /* worst first */
 static int n_tiers;
 static char names[64];
 
@@ -56,6 +74,11 @@ static void detect(void) {
 #  if defined(GGML_HAS_TIER_AVX512)
     if (avx512) {
         tiers[n_tiers++] = &cpu_kernels_avx512;
+    }
+#  endif
+#  if defined(GGML_HAS_TIER_AMX)
+    if (avx512 && have_amx()) {
+        tiers[n_tiers++] = &cpu_kernels_amx;
     }
 #  endif
 #endif

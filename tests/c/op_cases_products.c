@@ -152,6 +152,8 @@ static void cases_conv(struct op_list * l) {
         { 7, 7, 9, 75, 1, 0, 9, 0, 0 },    { 4, 6, 5, 41, 2, 1, 1, 0, 0 },  { 8, 3, 33, 90, 5, 2, 1, 0, 0 }, { 3, 5, 17, 39, 1, 2, 3, 0, LAYOUT_STRIDED },
         { 7, 1, 20, 100, 1, 0, 1, 0, 0 },  { 7, 20, 1, 100, 1, 0, 1, 0, 0 }, { 7, 96, 96, 250, 1, 0, 3, 0, 0 },
         { 7, 96, 5, 5000, 1, 0, 9, 0, 0 }, { 7, 768, 5, 100, 1, 0, 9, 0, 0 },
+        { 7, 37, 53, 75, 1, 3, 9, 0, LAYOUT_STRIDED }, { 3, 65, 33, 19, 1, 0, 1, 0, 0 }, { 10, 40, 17, 95, 5, 2, 1, 0, 0 }, { 17, 33, 16, 60, 4, 5, 2, 0, 0 },
+        { 1, 129, 48, 33, 1, 0, 1, 0, 0 }, { 5, 31, 70, 3000, 2, 1, 3, 0, 0 }, { 2, 16, 16, 2, 1, 0, 1, 0, 0 }, { 7, 768, 40, 61, 1, 0, 9, 0, 0 },
     };
     for (int t = 0; t < 3; t++) {
         for (int s = 0; s < N_OF(rows); s++) {
@@ -170,6 +172,9 @@ static void cases_conv(struct op_list * l) {
         }
     }
     struct op_case * blocks = op_list_add2(l, GGML_OP_CONV_1D, build_conv_1d, (const int64_t[4]) { 32, 3, 5 }, (const int64_t[4]) { 80, 3 });
+    blocks->type = GGML_TYPE_Q8_0;
+    blocks->p[0] = blocks->p[2] = 1;
+    blocks = op_list_add2(l, GGML_OP_CONV_1D, build_conv_1d, (const int64_t[4]) { 32, 17, 19 }, (const int64_t[4]) { 80, 17 });
     blocks->type = GGML_TYPE_Q8_0;
     blocks->p[0] = blocks->p[2] = 1;
     static const struct { int k, oc, t, s0, p0; enum op_layout la; } cols[] = {

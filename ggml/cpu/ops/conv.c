@@ -3,14 +3,15 @@
  *   conv_1d_dw: w [K, 1, C],   x [T, C]  -> [T_out, C]
  * conv_1d cuts time into blocks whose input fits in the L2 cache. A thread copies the block's input once, with the zeros of the padding and split
  * by s0 into phases so that every tap reads contiguous samples, converts TILE_M rows of weights at a time to F32, and runs register tiles over them.
- * The pair (block, rows) is the unit that threads share out. */
-#include "rows_f32.h"
+ * The pair (block, rows) is the unit that threads share out. Where the tier has AMX tiles, conv_amx.c computes all but the narrowest. */
+#include "conv.h"
+#include "conv_amx.h"
 #include "tile.h"
 
 #define BLOCK_FLOATS (192 * 1024) /* of input a block may take: 768 KB of a 1-2 MB L2 cache */
 
 struct conv_plan {
-    int64_t K, IC, OC, T, T_out, s0, p0, d0;
+    struct conv_shape s;
     int64_t block;      /* outputs of a time block, a multiple of TILE_N */
     int64_t n_blocks, n_panels;
     int64_t phase_len;  /* samples kept of each of the s0 phases */
@@ -19,102 +20,72 @@ struct conv_plan {
     size_t thread_bytes;
 };
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 static struct conv_plan conv_plan_of(const struct ggml_tensor * dst, int nth) {
-    const struct ggml_tensor * a = dst->src[0];
-    struct conv_plan p = { .K = a->ne[0], .IC = a->ne[1], .OC = a->ne[2], .T = dst->src[1]->ne[0], .T_out = dst->ne[0] };
-    p.s0 = ggml_get_op_params_i32(dst, 0);
-    p.p0 = ggml_get_op_params_i32(dst, 1);
-    p.d0 = ggml_get_op_params_i32(dst, 2);
-    p.n_panels = ceil_div(p.OC, TILE_M);
-    int64_t halo = (p.K - 1) * p.d0 / p.s0 + 1;
-    int64_t most = (BLOCK_FLOATS / p.IC / p.s0 - halo) / TILE_N * TILE_N;
-    int64_t enough = ceil_div(4 * nth, p.n_panels); /* blocks that give each thread four units */
-    int64_t n = ceil_div(p.T_out, most > TILE_N ? most : TILE_N);
-    p.block = GGML_PAD(ceil_div(p.T_out, n > enough ? n : enough), TILE_N);
-    p.n_blocks = ceil_div(p.T_out, p.block);
+    struct conv_plan p = { .s = conv_shape_of(dst) };
+    int64_t halo = conv_halo(&p.s);
+    p.n_panels = conv_ceil_div(p.s.OC, TILE_M);
+    int64_t most = (BLOCK_FLOATS / p.s.IC / p.s.s0 - halo) / TILE_N * TILE_N;
+    int64_t enough = conv_ceil_div(4 * nth, p.n_panels); /* blocks that give each thread four units */
+    int64_t n = conv_ceil_div(p.s.T_out, most > TILE_N ? most : TILE_N);
+    p.block = GGML_PAD(conv_ceil_div(p.s.T_out, n > enough ? n : enough), TILE_N);
+    p.n_blocks = conv_ceil_div(p.s.T_out, p.block);
     p.phase_len = p.block + halo;
-    p.x_step = tile_row_floats(p.s0 * p.phase_len);
-    p.w_row = tile_row_floats(p.IC * p.K);
-    p.thread_bytes = GGML_PAD((size_t) (TILE_M * p.w_row + p.IC * p.x_step) * sizeof(float) + (size_t) p.K * sizeof(int64_t), 64);
+    p.x_step = tile_row_floats(p.s.s0 * p.phase_len);
+    p.w_row = tile_row_floats(p.s.IC * p.s.K);
+    p.thread_bytes = GGML_PAD((size_t) (TILE_M * p.w_row + p.s.IC * p.x_step) * sizeof(float) + (size_t) p.s.K * sizeof(int64_t), 64);
     return p;
 }
 
 size_t KERNEL(cpu_scratch_conv_1d)(const struct ggml_tensor * dst, int nth) {
+#if defined(QT_TIER_AMX)
+    if (KERNEL(conv_amx_takes)(dst)) {
+        return KERNEL(conv_amx_scratch)(dst, nth);
+    }
+#endif
     return conv_plan_of(dst, nth).thread_bytes * (size_t) nth;
-}
-
-/* Samples of one channel that outputs from t0 on read: out[q][j] = x[(t0 + j) * s0 + q - p0], zero outside 0 .. T-1. */
-static void load_channel(const struct conv_plan * p, const float * x, int64_t t0, float * out) {
-    for (int64_t q = 0; q < p->s0; q++, out += p->phase_len) {
-        int64_t start = t0 * p->s0 + q - p->p0;
-        int64_t lo = start < 0 ? ceil_div(-start, p->s0) : 0;
-        int64_t hi = start < p->T ? ceil_div(p->T - start, p->s0) : 0;
-        lo = lo < p->phase_len ? lo : p->phase_len;
-        hi = hi < lo ? lo : hi < p->phase_len ? hi : p->phase_len;
-        memset(out, 0, (size_t) lo * sizeof(float));
-        if (p->s0 == 1) {
-            memcpy(out + lo, x + (start + lo), (size_t) (hi - lo) * sizeof(float));
-        } else {
-            for (int64_t j = lo; j < hi; j++) {
-                out[j] = x[start + j * p->s0];
-            }
-        }
-        memset(out + hi, 0, (size_t) (p->phase_len - hi) * sizeof(float));
-    }
-}
-
-/* Rows oc .. oc + rows - 1 as F32: out[m * w_row + ic * K + k]. */
-static void load_weights(const struct conv_plan * p, const struct ggml_tensor * a, int64_t oc, int rows, float * out) {
-    bool packed = a->nb[1] == ggml_row_size(a->type, p->K);
-    for (int m = 0; m < rows; m++, out += p->w_row) {
-        const char * row = (const char *) a->data + (size_t) (oc + m) * a->nb[2];
-        if (packed) {
-            rows_f32(a->type, row, out, p->IC * p->K);
-            continue;
-        }
-        for (int64_t ic = 0; ic < p->IC; ic++) {
-            rows_f32(a->type, row + (size_t) ic * a->nb[1], out + ic * p->K, p->K);
-        }
-    }
 }
 
 static void tiles_one_tap(const struct tile_job * job, int rows, int cols) { tile_run(*job, rows, cols, true, false); }
 static void tiles_taps(const struct tile_job * job, int rows, int cols) { tile_run(*job, rows, cols, false, false); }
 
 void KERNEL(cpu_op_conv_1d)(const struct cpu_task * task, struct ggml_tensor * dst) {
-    const struct ggml_tensor * a = dst->src[0];
-    const struct ggml_tensor * b = dst->src[1];
+#if defined(QT_TIER_AMX)
+    if (KERNEL(conv_amx_takes)(dst)) {
+        KERNEL(conv_amx)(task, dst);
+        return;
+    }
+#endif
     struct conv_plan p = conv_plan_of(dst, task->nth);
     float * w = (float *) ((char *) task->scratch + (size_t) task->ith * p.thread_bytes); /* [w_row, TILE_M] */
     float * x = w + TILE_M * p.w_row;                                                    /* [x_step, IC] */
-    int64_t * tap = (int64_t *) (x + p.IC * p.x_step);
-    for (int64_t k = 0; k < p.K; k++) {
-        tap[k] = k * p.d0 % p.s0 * p.phase_len + k * p.d0 / p.s0;
+    int64_t * tap = (int64_t *) (x + p.s.IC * p.x_step);
+    for (int64_t k = 0; k < p.s.K; k++) {
+        tap[k] = conv_tap(&p.s, p.phase_len, k);
     }
     int64_t first, last, block_loaded = -1, panel_loaded = -1;
     cpu_range(task, p.n_blocks * p.n_panels, 1, &first, &last);
     for (int64_t unit = first; unit < last; unit++) {
         int64_t block = unit / p.n_panels, panel = unit % p.n_panels;
-        int64_t t0 = block * p.block, t1 = t0 + p.block < p.T_out ? t0 + p.block : p.T_out;
+        int64_t t0 = block * p.block, t1 = t0 + p.block < p.s.T_out ? t0 + p.block : p.s.T_out;
         int64_t oc = panel * TILE_M;
-        int rows = (int) (p.OC - oc < TILE_M ? p.OC - oc : TILE_M);
+        int rows = (int) (p.s.OC - oc < TILE_M ? p.s.OC - oc : TILE_M);
         if (block != block_loaded) {
-            for (int64_t ic = 0; ic < p.IC; ic++) {
-                load_channel(&p, (const float *) ((const char *) b->data + (size_t) ic * b->nb[1]), t0, x + ic * p.x_step);
+            for (int64_t ic = 0; ic < p.s.IC; ic++) {
+                conv_load_channel(dst, &p.s, p.phase_len, ic, t0, x + ic * p.x_step);
             }
             block_loaded = block;
         }
         if (panel != panel_loaded) {
-            load_weights(&p, a, oc, rows, w);
+            for (int m = 0; m < rows; m++) {
+                conv_row_f32(dst->src[0], oc + m, 0, p.s.IC, w + m * p.w_row);
+            }
             panel_loaded = panel;
         }
-        struct tile_job job = { .w = w, .w_row = p.w_row, .x = x, .x_step = p.x_step, .n_steps = p.IC, .tap = tap, .n_taps = p.K,
+        struct tile_job job = { .w = w, .w_row = p.w_row, .x = x, .x_step = p.x_step, .n_steps = p.s.IC, .tap = tap, .n_taps = p.s.K,
                                 .out = (float *) ((char *) dst->data + (size_t) oc * dst->nb[1]) + t0, .out_row = (int64_t) (dst->nb[1] / sizeof(float)) };
         for (int64_t t = t0; t < t1; t += TILE_N, job.x += TILE_N, job.out += TILE_N) {
             int cols = (int) (t1 - t < TILE_N ? t1 - t : TILE_N);
-            (p.K == 1 ? tiles_one_tap : tiles_taps)(&job, rows, cols);
+            (p.s.K == 1 ? tiles_one_tap : tiles_taps)(&job, rows, cols);
         }
     }
 }
@@ -137,7 +108,7 @@ void KERNEL(cpu_op_conv_1d_dw)(const struct cpu_task * task, struct ggml_tensor 
     const struct ggml_tensor * b = dst->src[1];
     const int64_t K = a->ne[0], T = b->ne[0], T_out = dst->ne[0], C = dst->ne[1];
     const int64_t s0 = ggml_get_op_params_i32(dst, 0), p0 = ggml_get_op_params_i32(dst, 1), d0 = ggml_get_op_params_i32(dst, 2);
-    const int64_t chunk = 64 * VF_N, n_chunks = ceil_div(T_out, chunk);
+    const int64_t chunk = 64 * VF_N, n_chunks = conv_ceil_div(T_out, chunk);
     int64_t first, last;
     cpu_range(task, C * n_chunks, 1, &first, &last);
     for (int64_t unit = first; unit < last; unit++) {
