@@ -4,6 +4,7 @@
  * Usage: stream_equals_one_pass CODEC.gguf [time]; exit code = failures. "time" prints milliseconds a push instead, for a full-size codec. */
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +165,12 @@ static double now_ms(void) {
     return 1e3 * (double) t.tv_sec + 1e-6 * (double) t.tv_nsec;
 }
 
+static atomic_bool canceller_runs, push_begins; /* starting a thread may take longer than a push */
+
 static void * cancel_later(void * wait_ms) {
+    atomic_store(&canceller_runs, true);
+    while (!atomic_load(&push_begins)) {
+    }
     for (double end = now_ms() + *(double *) wait_ms; now_ms() < end;) {
     }
     qt_session_cancel(to_cancel);
@@ -173,21 +179,26 @@ static void * cancel_later(void * wait_ms) {
 
 /* Another thread cancels at many moments of a push of one graph: the state may be half of the new frames', and must not outlive a reset. */
 static void cancelled_at_any_moment(struct fixture * f) {
-    enum { TRIES = 40 };
+    enum { TRIES = 40, TRIES_MOST = 50 * TRIES }; /* on a busy machine a canceller may lose its core for longer than a push of a tiny model */
     qt_session_reset(f->session);
     to_cancel = f->session;
     double start = now_ms();
     check(push(f, f->session, 0, 8) == QT_STATUS_OK, "push", "undisturbed");
     double push_ms = now_ms() - start;
     int n_cancelled = 0;
-    for (int i = 0; i < TRIES; i++) {
-        double wait_ms = push_ms * i / TRIES;
+    for (int i = 0; i < TRIES || (n_cancelled == 0 && i < TRIES_MOST); i++) {
+        double wait_ms = push_ms * (i % TRIES) / TRIES;
         pthread_t thread;
         qt_session_reset(f->session);
+        atomic_store(&canceller_runs, false);
+        atomic_store(&push_begins, false);
         if (pthread_create(&thread, NULL, cancel_later, &wait_ms) != 0) {
             check(false, "a thread", "");
             return;
         }
+        while (!atomic_load(&canceller_runs)) {
+        }
+        atomic_store(&push_begins, true);
         enum qt_status status = push(f, f->session, 0, 8);
         pthread_join(thread, NULL);
         check(status == QT_STATUS_OK || status == QT_STATUS_CANCELLED, "a cancelled push", "ends as one or the other");
