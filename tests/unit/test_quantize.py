@@ -155,11 +155,12 @@ def test_metadata_is_carried_over_and_the_source_recorded(source: Path, tmp_path
 @pytest.mark.parametrize("variant", ["F16", "Q8_0", "Q4_K_M"])
 def test_threads_and_slices_change_no_byte(source: Path, tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = tmp_path / "1.gguf"
-    quantize(source, first, variant, threads=1)
+    whole = quantize(source, first, variant, threads=1)
     monkeypatch.setattr(module, "SLICE_VALUES", 600)  # one to two rows
     for threads in (2, 5):
-        quantize(source, tmp_path / "n.gguf", variant, threads=threads)
+        sliced = quantize(source, tmp_path / "n.gguf", variant, threads=threads)
         assert (tmp_path / "n.gguf").read_bytes() == first.read_bytes()
+        assert [t.nmse for t in sliced.tensors] == pytest.approx([t.nmse for t in whole.tensors], rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", [T.F16, T.BF16])
@@ -202,6 +203,8 @@ def test_a_quantized_source_needs_leave(tmp_path: Path) -> None:
     keys, twice = read(tmp_path / "twice.gguf")
     assert twice[name].tensor_type == T.Q4_K and keys["general.file_type"][1] == 15
     assert keys["qwentts.quantize.source_name"][1] == "out.gguf" and keys["qwentts.quantize.source_type"][1] == "Q8_0"
+    again = quantize(tmp_path / "twice.gguf", tmp_path / "thrice.gguf", "Q4_K_M", allow_requantize=True)
+    assert all(t.square_error == 0.0 for t in again.tensors)  # the search would not find its own result again
 
 
 def test_sources_that_are_not_valid_are_refused(source: Path, tmp_path: Path) -> None:
