@@ -12,9 +12,11 @@ import warnings
 from dataclasses import asdict
 from typing import Any
 
-from .inspect import PARTS
 from .quantize import QuantizeResult, TensorResult, quantize, target_variants
 
+PARTS = {  # by the first word of a tensor's name
+    "talker": "talker", "code_pred": "code predictor", "spk_enc": "speaker encoder", "tok_dec": "codec decoder", "tok_enc": "codec encoder",
+}  # fmt: skip
 ROLES = (  # first match wins: role, then endings of the tensor's name
     ("codebook", (".codebook",)),
     ("embedding", ("text_embd.weight", "codec_embd.weight")),
