@@ -1,9 +1,11 @@
 /* mul_mat.c - a [K, M, A2, A3] of any weight type, b F32 [K, N, B2, B3] -> F32 [M, N, B2, B3]; b's batch axes are multiples of a's.
- * Products asked for as GGML_PREC_F32 go to mul_f32.c, else up to MUL_VEC_COLS columns to mul_vec.c. More are a blocked product in F32: b is packed to panels x [TILE_N, K] with columns as lanes,
- * by all threads together, then each thread takes rows of a, converts a block of them to F32 and runs register tiles of TILE_M rows by TILE_N columns.
+ * Products asked for as GGML_PREC_F32 go to mul_f32.c, else up to MUL_VEC_COLS columns to mul_vec.c, a few more to mul_rows.c. The rest is a blocked
+ * product in F32: b is packed to panels x [TILE_N, K] with columns as lanes, by all threads together, then each thread takes rows of a, converts a block
+ * of them to F32 and runs register tiles of TILE_M rows by TILE_N columns.
  * Weights are read in the order they are stored and converted once; only b, the smaller operand, is transposed. */
 #include "rows_f32.h"
 #include "mul_f32.h"
+#include "mul_rows.h"
 #include "mul_vec.h"
 #include "tile.h"
 
@@ -41,6 +43,9 @@ size_t KERNEL(cpu_scratch_mul_mat)(const struct ggml_tensor * dst, int nth) {
     }
     if (dst->ne[1] <= MUL_VEC_COLS) {
         return KERNEL(mul_vec_scratch)(dst, nth);
+    }
+    if (KERNEL(mul_rows_takes)(dst)) {
+        return KERNEL(mul_rows_scratch)(dst);
     }
     struct mul_mat_plan p = mul_mat_plan_of(dst);
     return p.panel_bytes + p.thread_bytes * (size_t) nth;
@@ -140,6 +145,8 @@ void KERNEL(cpu_op_mul_mat)(const struct cpu_task * task, struct ggml_tensor * d
         KERNEL(mul_f32)(task, dst);
     } else if (dst->ne[1] <= MUL_VEC_COLS) {
         KERNEL(mul_vec)(task, dst);
+    } else if (KERNEL(mul_rows_takes)(dst)) {
+        KERNEL(mul_rows)(task, dst);
     } else {
         mul_mat_blocked(task, dst);
     }
