@@ -2,6 +2,7 @@
  * api_session.c. */
 #include "context.h"
 #include "log.h"
+#include "memory.h"
 
 #include <limits.h>
 #include <math.h>
@@ -26,6 +27,10 @@ const char * qt_last_error(void) {
 
 void qt_log_set(qt_log_cb callback, void * user_data) {
     log_set(callback, user_data);
+}
+
+void qt_trim_memory(void) {
+    memory_trim();
 }
 
 int qt_abi_version(void) {

@@ -121,6 +121,7 @@ static enum qt_status load(struct qt_context * c, const struct qt_init_params * 
         QT_TRY(weights_copy_end(&c->talker_weights, c->backend, params->n_threads ? params->n_threads : ggml_cpu_default_n_threads()));
         log_write(QT_LOG_INFO, "talker %s: %d layers, width %d, %d code groups, mtp_proj %s", c->talker_file->path, (int) talker.stack.n_layers,
                   (int) talker.stack.hidden, (int) talker.n_code_groups, c->predictor.projection ? "linear" : "identity");
+        weights_rest(&c->talker_weights);
     }
     if (c->codec_file) {
         QT_TRY(weights_init(&c->codec_weights, c->codec_file, device));
@@ -130,6 +131,7 @@ static enum qt_status load(struct qt_context * c, const struct qt_init_params * 
         c->codec_chunk_frames = chunk_frames < 1 ? 1 : chunk_frames < CHUNK_MAX_FRAMES ? (int) chunk_frames : CHUNK_MAX_FRAMES;
         log_write(QT_LOG_INFO, "codec %s: %d codebooks of %d, %d samples a frame at %d Hz", c->codec_file->path, (int) codec.n_quantizers,
                   (int) codec.codebook_size, (int) codec.hop_samples, (int) codec.sample_rate);
+        weights_rest(&c->codec_weights);
     }
     return QT_STATUS_OK;
 }

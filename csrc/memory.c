@@ -42,3 +42,10 @@ int64_t memory_available_bytes(void) {
 #else
 int64_t memory_available_bytes(void) { return INT64_MAX; }
 #endif
+
+#if defined(__GLIBC__)
+#  include <malloc.h>
+void memory_trim(void) { malloc_trim(0); }
+#else
+void memory_trim(void) {}
+#endif

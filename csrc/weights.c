@@ -72,14 +72,13 @@ enum qt_status weights_copy_begin(struct weights * w) {
 
 enum qt_status weights_copy_end(struct weights * w, ggml_backend_t backend, int n_threads) {
     w->copying = false;
-    if (!w->copy) {
-        return QT_STATUS_OK;
-    }
-    QT_TRY(weights_copy_run(w->copy, backend, n_threads));
+    return w->copy ? weights_copy_run(w->copy, backend, n_threads) : QT_STATUS_OK;
+}
+
+void weights_rest(const struct weights * w) {
     size_t n_bytes;
     const void * mapping = gguf_get_mapping(w->file->gguf, &n_bytes);
-    weights_drop_pages(mapping, n_bytes); /* the header, too: a vocabulary is megabytes */
-    return QT_STATUS_OK;
+    weights_drop_pages(mapping, n_bytes);
 }
 
 #define NAME_BYTES 160

@@ -34,6 +34,8 @@ void weights_free(struct weights * weights);
  * QWENTTS_WEIGHTS=mapped or copied decides otherwise. */
 enum qt_status weights_copy_begin(struct weights * weights);
 enum qt_status weights_copy_end(struct weights * weights, ggml_backend_t backend, int n_threads);
+/* Loading is done: pages of the file that it looked at (header, vocabulary, values it checked) leave this process until they are used. */
+void weights_rest(const struct weights * weights);
 
 bool weights_has(const struct weights * weights, const char * fmt, ...) QT_PRINTF(2, 3);
 /* Fails when the tensor exists: the keys count fewer than the file holds. */

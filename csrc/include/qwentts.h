@@ -140,6 +140,8 @@ typedef void (*qt_tap_cb)(const char * name, const float * data, const int64_t *
 
 /* --- library --- */
 
+/* Freed memory that the C library keeps goes back to the system: worth a call once what a program only needs to start is freed. */
+QT_API void qt_trim_memory(void);
 QT_API const char * qt_version(void);     /* v4: "0.1.0 ..." */
 QT_API const char * qt_last_error(void);  /* v4: text of this thread's last failure, "" if none; lives until the next failure */
 QT_API void qt_log_set(qt_log_cb callback, void * user_data); /* v4, but NULL means silence: the library never prints */

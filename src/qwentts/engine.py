@@ -69,6 +69,11 @@ def _planes(codes: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.asarray(codes, np.int32).T)  # [frames, G] -> [G, frames]
 
 
+def trim_memory() -> None:
+    """Give memory that was freed back to the system."""
+    lib.qt_trim_memory()
+
+
 class Engine:
     """The weights of a talker and a codec on one backend."""
 

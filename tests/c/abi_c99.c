@@ -278,6 +278,7 @@ static void session_entries(void) {
     refused("qt_session_new without a context", qt_session_new(NULL, &session), QT_STATUS_INVALID_PARAMS, "qt_session_new", "ctx", "NULL", NULL);
     check(!session, "qt_session_new leaves NULL on failure");
     refused("qt_session_new without a result", qt_session_new(NULL, NULL), QT_STATUS_INVALID_PARAMS, "session", "NULL", NULL, NULL);
+    qt_trim_memory();
     qt_session_free(NULL);
     qt_session_cancel(NULL);
     refused("qt_session_reset", qt_session_reset(NULL), QT_STATUS_INVALID_PARAMS, "qt_session_reset", "session", "NULL", NULL);
