@@ -116,6 +116,10 @@ def sanitize() -> None:
     cmake_build(folder, "-DQT_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo")
     strict = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_leaks=1"}
     c_tests(folder, tiers_of(folder), env=strict)
+    kept = ROOT / "tests" / "fuzz"
+    for name in FUZZ_TARGETS:
+        places = [folder_ for kind in ("corpus", "regressions") if (folder_ := kept / kind / name).is_dir()]
+        run(folder / "tests" / "c" / f"replay_{name}", *places, env=strict | {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1"})
 
 
 def emulate() -> None:

@@ -30,6 +30,21 @@ static void * numbers(int64_t n, size_t size) {
     return p;
 }
 
+/* The codes it draws are ones that the talker takes, whatever the weights made of the logits. */
+static bool frame_in_one_call(struct qt_session * s, const struct qt_facts * f, int32_t * codes) {
+    struct qt_sampling sampling = { .top_k = 3, .temperature = 0.9, .top_p = 0.8 };
+    float * uniforms = numbers(f->n_code_groups, sizeof *uniforms);
+    for (int g = 0; g < f->n_code_groups; g++) {
+        uniforms[g] = (float) (g + 1) / (float) f->n_code_groups;
+    }
+    bool drawn = done(qt_predictor_frame(s, 0, uniforms, &sampling, codes));
+    for (int g = 1; drawn && g < f->n_code_groups; g++) {
+        require(codes[g] >= 0 && codes[g] < f->code_vocab_size);
+    }
+    free(uniforms);
+    return drawn;
+}
+
 static void speak(struct qt_session * s, const struct qt_facts * f) {
     if (f->hidden_size > MAX_NUMBERS / N_ROWS || f->codec_vocab_size > MAX_NUMBERS || f->code_vocab_size > MAX_NUMBERS) {
         return;
@@ -45,7 +60,7 @@ static void speak(struct qt_session * s, const struct qt_facts * f) {
         for (int g = 0; g < f->n_code_groups - 2 && g < 4 && going; g++) {
             going = done(qt_predictor_step(s, f->code_vocab_size - 1, logits));
         }
-        going = going && done(qt_talker_step(s, codes, rows, logits));
+        going = going && frame_in_one_call(s, f, codes) && done(qt_talker_step(s, codes, rows, logits));
     }
     free(codes);
     free(logits);
