@@ -1,13 +1,12 @@
-/* causal_conv.c - causal convolutions of the codec.
+/* causal_conv.c - causal convolutions of the codec, each one op that also reads the columns before, activates what it reads and adds to what it writes.
  *
- *   stride 1:   x [T, IC] -> (K-1)*dilation zeros in front -> conv -> + bias [T, OC]
- *   transposed: w [K*OC, IC] . x [T, IC] -> columns [K*OC, T] -> overlap-add [(T-1)*s + K, OC] -> first T*s + bias [T*s, OC]
+ *   stride 1:   x [T, IC] behind (K-1)*dilation columns -> activation -> conv -> + bias -> + residual [T, OC]
+ *   transposed: x [T, IC] behind ceil(K/s)-1 columns -> activation -> w [K, OC, IC] -> + bias [T*s, OC]
  *
- * Carried from graph to graph: at stride 1 the last (K-1)*dilation columns of x, which stand where the zeros were; transposed the last K-s samples
- * of the overlap-add, which are added to the first K-s of the next. Two columns meet in a sample when K <= 2*s, as in every published file: then the
- * sum, and with it the whole convolution, is bit for bit that of one pass.
+ * Carried from graph to graph: those columns, before the activation. They stand where the zeros of the beginning were, so a sample is bit for bit
+ * that of one pass, whatever the pieces.
  *
- * A transposed kernel lies in the file as (IC, OC, K), K fastest, which is the product's layout already: nothing is permuted at load.
+ * A transposed kernel lies in the file as (IC, OC, K), K fastest, which is the op's layout already: nothing is permuted at load.
  * Upstream: Qwen3TTSTokenizerV2CausalConvNet and ...CausalTransConvNet. */
 #include "causal_conv.h"
 
@@ -30,10 +29,6 @@ struct conv conv_transposed_load(struct weights * weights, int64_t n_in, int64_t
     return conv;
 }
 
-static struct ggml_tensor * add_bias(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * y) {
-    return ggml_add(ctx, y, ggml_reshape_2d(ctx, conv->bias, 1, conv->bias->ne[0])); /* [T, OC] + [1, OC] */
-}
-
 /* The tensor [n, C] that this convolution carries. */
 static struct ggml_tensor * take(struct carry * carry, int64_t n, int64_t C) {
     if (!carry->made) {
@@ -49,43 +44,59 @@ static void write_now(struct ggml_context * ctx, struct carry * carry, struct gg
     ggml_build_forward_expand(carry->graph, ggml_cpy(ctx, from, to));
 }
 
-/* x with the n columns before it: [n + T, C]. */
-static struct ggml_tensor * with_past(struct ggml_context * ctx, struct ggml_tensor * x, int64_t n, struct carry * carry) {
-    if (n == 0) {
-        return x;
-    }
-    if (!carry) {
-        return ggml_pad_ext(ctx, x, (int) n, 0, 0, 0, 0, 0, 0, 0);
-    }
-    struct ggml_tensor * past = take(carry, n, x->ne[1]);
-    x = ggml_concat(ctx, past, x, 0);
-    write_now(ctx, carry, ggml_view_2d(ctx, x, n, x->ne[1], x->nb[1], (size_t) (x->ne[0] - n) * x->nb[0]), past);
-    return x;
+/* The last n of past and x, written to the carry after y has read what stands there. */
+static void keep_last(struct ggml_context * ctx, struct ggml_tensor * all, struct ggml_tensor * y, int64_t n, struct carry * carry) {
+    ggml_build_forward_expand(carry->graph, y);
+    write_now(ctx, carry, ggml_view_2d(ctx, all, n, all->ne[1], all->nb[1], (size_t) (all->ne[0] - n) * all->nb[0]), carry->taken);
 }
 
-struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int dilation, struct carry * carry) {
-    x = with_past(ctx, x, (conv->weight->ne[0] - 1) * dilation, carry);
-    return add_bias(ctx, conv, ggml_conv_1d(ctx, conv->weight, x, 1, 0, dilation));
+/* A convolution that looks n columns back; stride 0: not transposed. Fewer new columns than n are joined with the old ones, since some of those are
+ * needed again. */
+static struct ggml_tensor * causal_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int64_t n, int stride,
+                                         const struct conv_with * with, struct carry * carry) {
+    struct ggml_conv_ext ext = { .bias = conv->bias, .residual = with->residual, .prec = GGML_PREC_F32 };
+    if (with->act) {
+        ext.act = GGML_CONV_ACT_SNAKE;
+        ext.snake_a = with->act->a;
+        ext.snake_inv_b = with->act->inv_b;
+    }
+    struct ggml_tensor * all = x;
+    bool carries = n > 0 && carry;
+    if (carries) {
+        ext.past = take(carry, n, x->ne[1]);
+        if (x->ne[0] < n) {
+            all = ggml_concat(ctx, ext.past, x, 0); /* [n + T, IC] */
+            ext.past = ggml_view_2d(ctx, all, n, all->ne[1], all->nb[1], 0);
+            x = ggml_view_2d(ctx, all, x->ne[0], all->ne[1], all->nb[1], (size_t) n * all->nb[0]);
+        }
+    }
+    struct ggml_tensor * y = stride ? ggml_conv_transpose_1d_causal(ctx, conv->weight, x, stride, &ext)
+                                    : ggml_conv_1d_causal(ctx, conv->weight, x, 1, with->dilation, &ext);
+    if (carries) {
+        keep_last(ctx, all, y, n, carry);
+    }
+    return y;
 }
 
+struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, const struct conv_with * with, struct carry * carry) {
+    return causal_build(ctx, conv, x, (conv->weight->ne[0] - 1) * with->dilation, 0, with, carry);
+}
+
+struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, const struct snake * act,
+                                           struct carry * carry) {
+    struct conv_with with = { .act = act };
+    return causal_build(ctx, conv, x, (conv->weight->ne[0] + stride - 1) / stride - 1, stride, &with, carry);
+}
+
+/* No fused form: a few values a column. */
 struct ggml_tensor * conv_depthwise_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, struct carry * carry) {
-    x = with_past(ctx, x, conv->weight->ne[0] - 1, carry);
-    return add_bias(ctx, conv, ggml_conv_1d_dw(ctx, conv->weight, x, 1, 0, 1));
-}
-
-struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, struct carry * carry) {
-    int64_t K = conv->weight->ne[0], OC = conv->weight->ne[1], IC = conv->weight->ne[2], T = x->ne[0], n_tail = K - stride;
-    struct ggml_tensor * w = ggml_reshape_2d(ctx, conv->weight, K * OC, IC);
-    struct ggml_tensor * columns = ggml_out_prod(ctx, w, x);                    /* [K*OC, T] */
-    struct ggml_tensor * y = ggml_col2im_1d(ctx, columns, stride, (int) OC, 0); /* [T*stride + n_tail, OC] */
-    if (n_tail > 0 && carry) {
-        struct ggml_tensor * tail = take(carry, n_tail, OC);
-        struct ggml_tensor * head = ggml_view_2d(ctx, y, n_tail, OC, y->nb[1], 0);
-        write_now(ctx, carry, ggml_add(ctx, head, tail), head);
-        write_now(ctx, carry, ggml_view_2d(ctx, y, n_tail, OC, y->nb[1], (size_t) (T * stride) * y->nb[0]), tail);
+    int64_t n = conv->weight->ne[0] - 1;
+    if (n > 0 && carry) {
+        struct ggml_tensor * past = take(carry, n, x->ne[1]);
+        x = ggml_concat(ctx, past, x, 0); /* [n + T, C] */
+        write_now(ctx, carry, ggml_view_2d(ctx, x, n, x->ne[1], x->nb[1], (size_t) (x->ne[0] - n) * x->nb[0]), past);
+    } else if (n > 0) {
+        x = ggml_pad_ext(ctx, x, (int) n, 0, 0, 0, 0, 0, 0, 0);
     }
-    if (n_tail > 0) {
-        y = ggml_view_2d(ctx, y, T * stride, OC, y->nb[1], 0); /* [T*stride, OC]: the tail needs frames to come */
-    }
-    return add_bias(ctx, conv, y);
+    return ggml_add(ctx, ggml_conv_1d_dw(ctx, conv->weight, x, 1, 0, 1), ggml_reshape_2d(ctx, conv->bias, 1, conv->bias->ne[0])); /* [T, C] + [1, C] */
 }

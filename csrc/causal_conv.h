@@ -23,13 +23,26 @@ struct carry {
 
 /* name.weight and name.bias, any number of taps. */
 struct conv conv_load(struct weights * weights, int64_t n_in, int64_t n_out, const char * name);
-/* The same for a transposed convolution: its kernel is at least as long as its stride, and of a type ggml_out_prod takes. */
+/* The same for a transposed convolution: its kernel is at least as long as its stride, and of a type ggml_conv_transpose_1d_causal takes. */
 struct conv conv_transposed_load(struct weights * weights, int64_t n_in, int64_t n_out, int stride, const char * name);
 
+/* y = x + sin^2(a x) * inv_b. */
+struct snake {
+    struct ggml_tensor * a;     /* [C] */
+    struct ggml_tensor * inv_b; /* [C] */
+};
+
+struct conv_with {
+    int dilation;
+    const struct snake * act;      /* of the input; NULL: none */
+    struct ggml_tensor * residual; /* [T, C_out], added to the result; NULL: none */
+};
+
 /* carry NULL: x is the beginning, zeros come before it. Else at most one tensor of it is used. */
-struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int dilation, struct carry * carry); /* [T, C_out] */
+struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, const struct conv_with * with, struct carry * carry); /* [T, C_out] */
 struct ggml_tensor * conv_depthwise_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, struct carry * carry);     /* [T, C] */
 /* [T*stride, C_out] */
-struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, struct carry * carry);
+struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, const struct snake * act,
+                                           struct carry * carry);
 
 #endif

@@ -104,33 +104,26 @@ void codec_dac_free(struct codec_dac * dac) {
     *dac = (struct codec_dac) { 0 };
 }
 
-static struct ggml_tensor * snake_build(struct ggml_context * ctx, const struct snake * snake, struct ggml_tensor * x) {
-    return ggml_snake(ctx, x, snake->a, snake->inv_b);
-}
-
 static struct ggml_tensor * unit_build(const struct codec_run * run, const struct dac_unit * unit, struct ggml_tensor * x, int dilation) {
     struct ggml_context * ctx = run->arena->ctx;
-    struct ggml_tensor * y = conv_build(ctx, &unit->conv1, snake_build(ctx, &unit->act1, x), dilation, run->carry);
-    y = conv_build(ctx, &unit->conv2, snake_build(ctx, &unit->act2, y), 1, run->carry);
-    return ggml_add(ctx, y, x);
+    struct ggml_tensor * y = conv_build(ctx, &unit->conv1, x, &(struct conv_with) { .dilation = dilation, .act = &unit->act1 }, run->carry);
+    return conv_build(ctx, &unit->conv2, y, &(struct conv_with) { .dilation = 1, .act = &unit->act2, .residual = x }, run->carry);
 }
 
 struct ggml_tensor * codec_dac_build(const struct codec_dac * dac, const struct codec_run * run, struct ggml_tensor * x) {
     struct arena * arena = run->arena;
     struct ggml_context * ctx = arena->ctx;
-    x = conv_build(ctx, &dac->first, x, 1, run->carry); /* [T, C0] */
+    x = conv_build(ctx, &dac->first, x, &(struct conv_with) { .dilation = 1 }, run->carry); /* [T, C0] */
     arena_tap_columns(arena, x, "codec.dac.0");
     for (int i = 0; i < dac->n_blocks; i++) {
         const struct dac_block * block = &dac->blocks[i];
-        x = snake_build(ctx, &block->act, x);
-        x = conv_transposed_build(ctx, &block->conv, x, block->stride, run->carry); /* [T*s, C/2] */
+        x = conv_transposed_build(ctx, &block->conv, x, block->stride, &block->act, run->carry); /* [T*s, C/2] */
         for (int u = 0, dilation = 1; u < block->n_units; u++, dilation *= 3) {
             x = unit_build(run, &block->units[u], x, dilation);
         }
         arena_tap_columns(arena, x, "codec.dac.%d", i + 1);
     }
-    x = snake_build(ctx, &dac->last_act, x);
-    x = conv_build(ctx, &dac->last, x, 1, run->carry); /* [T', 1] */
+    x = conv_build(ctx, &dac->last, x, &(struct conv_with) { .dilation = 1, .act = &dac->last_act }, run->carry); /* [T', 1] */
     arena_tap_columns(arena, x, "codec.dac.%d", dac->n_blocks + 1);
     x = ggml_clamp(ctx, x, -1, 1);
     arena_tap_columns(arena, x, "codec.audio");

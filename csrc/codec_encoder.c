@@ -126,6 +126,21 @@ static int64_t rows_in_blocks(const struct codec_encoder * e) {
     return most;
 }
 
+/* n copies of column t of x: [n, C]. */
+static struct ggml_tensor * repeat_column(struct ggml_context * ctx, struct ggml_tensor * x, int64_t t, int64_t n) {
+    struct ggml_tensor * column = ggml_view_2d(ctx, x, 1, x->ne[1], x->nb[1], (size_t) t * x->nb[0]);
+    return ggml_repeat(ctx, column, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, x->ne[1]));
+}
+
+/* Strided, without a bias; copies of the first and last column stand where other convolutions have zeros. */
+static struct ggml_tensor * downsample_build(struct ggml_context * ctx, struct ggml_tensor * weight, struct ggml_tensor * x, int stride) {
+    int64_t before = weight->ne[0] - stride, after = (stride - x->ne[0] % stride) % stride;
+    struct ggml_tensor * whole = x;
+    x = before ? ggml_concat(ctx, repeat_column(ctx, whole, 0, before), x, 0) : x;
+    x = after ? ggml_concat(ctx, x, repeat_column(ctx, whole, whole->ne[0] - 1, after), 0) : x;
+    return ggml_conv_1d(ctx, weight, x, stride, 0, 1); /* [T / stride, C] */
+}
+
 static enum qt_status build(struct encode_graph * g, const struct codec_encoder * e, const struct runner * runner, int64_t T) {
     const struct stack_sizes * s = &e->sizes.stack;
     struct arena * arena = &g->arena;
@@ -142,7 +157,7 @@ static enum qt_status build(struct encode_graph * g, const struct codec_encoder 
         arena_tap_rows(arena, x, "codec_enc.blk.%d", i);
     }
     x = ggml_cont(ctx, ggml_transpose(ctx, x)); /* [T', D] */
-    x = conv_strided_build(ctx, e->downsample, NULL, x, e->sizes.downsample, 1, true); /* [T, D] */
+    x = downsample_build(ctx, e->downsample, x, e->sizes.downsample); /* [T, D] */
     arena_tap_columns(arena, x, "codec_enc.downsample");
     codec_quantize_build(&e->quantizer, arena, ggml_cont(ctx, ggml_transpose(ctx, x)), g->codes);
     return arena_alloc(arena, runner);

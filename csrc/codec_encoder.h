@@ -75,10 +75,6 @@ enum qt_status codec_seanet_load(struct codec_seanet * seanet, struct weights * 
 /* *n_columns = ceil(n_samples / step_samples); *columns [n_columns, D], malloc'd. */
 enum qt_status codec_seanet_run(const struct codec_seanet * seanet, const struct runner * runner, const float * samples, int64_t n_samples,
                                 float ** columns, int64_t * n_columns);
-/* y [ceil(T / stride), OC]; bias NULL: none; edge: the padding repeats the first and last column instead of zeros. */
-struct ggml_tensor * conv_strided_build(struct ggml_context * ctx, struct ggml_tensor * weight, struct ggml_tensor * bias, struct ggml_tensor * x, int stride,
-                                        int dilation, bool edge);
-
 enum qt_status codec_quantizer_load(struct codec_quantizer * quantizer, struct weights * weights, const struct encoder_sizes * sizes, ggml_backend_t backend);
 void codec_quantizer_free(struct codec_quantizer * quantizer);
 /* x [D, T]; codes [Q] gets one I32 [T] a codebook. */

@@ -45,12 +45,7 @@ struct codec_upsample {
     int n_stages;
 };
 
-/* y = x + sin^2(a x) * inv_b, from the stored logarithms: a = exp(alpha), inv_b = 1 / (exp(beta) + 1e-9). */
-struct snake {
-    struct ggml_tensor * a;     /* [C] */
-    struct ggml_tensor * inv_b; /* [C] */
-};
-
+/* Snakes hold what the op takes, from the stored logarithms: a = exp(alpha), inv_b = 1 / (exp(beta) + 1e-9). */
 struct dac_unit {
     struct snake act1;
     struct conv conv1; /* dilated */

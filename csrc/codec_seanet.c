@@ -61,34 +61,16 @@ enum qt_status codec_seanet_load(struct codec_seanet * net, struct weights * w, 
     return QT_STATUS_OK;
 }
 
-/* n copies of column t of x: [n, C]. */
-static struct ggml_tensor * repeat_column(struct ggml_context * ctx, struct ggml_tensor * x, int64_t t, int64_t n) {
-    struct ggml_tensor * column = ggml_view_2d(ctx, x, 1, x->ne[1], x->nb[1], (size_t) t * x->nb[0]);
-    return ggml_repeat(ctx, column, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, x->ne[1]));
-}
-
-struct ggml_tensor * conv_strided_build(struct ggml_context * ctx, struct ggml_tensor * weight, struct ggml_tensor * bias, struct ggml_tensor * x, int stride,
-                                        int dilation, bool edge) {
-    int64_t before = (weight->ne[0] - 1) * dilation + 1 - stride, after = (stride - x->ne[0] % stride) % stride;
-    if (edge) {
-        struct ggml_tensor * whole = x;
-        x = before ? ggml_concat(ctx, repeat_column(ctx, whole, 0, before), x, 0) : x;
-        x = after ? ggml_concat(ctx, x, repeat_column(ctx, whole, whole->ne[0] - 1, after), 0) : x;
-    } else if (before || after) {
-        x = ggml_pad_ext(ctx, x, (int) before, (int) after, 0, 0, 0, 0, 0, 0); /* [before + T + after, C] */
-    }
-    x = ggml_conv_1d(ctx, weight, x, stride, 0, dilation); /* [T / stride, OC] */
-    return bias ? ggml_add(ctx, x, ggml_reshape_2d(ctx, bias, 1, bias->ne[0])) : x;
-}
-
-static struct ggml_tensor * conv_plain(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, int dilation) {
-    return conv_strided_build(ctx, conv->weight, conv->bias, x, stride, dilation, false);
+/* One op: the columns that come before x and complete the last stride are zeros. Codes are the nearest entries of a codebook, so sums are as in F32. */
+static struct ggml_tensor * conv_plain(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, enum ggml_conv_act act, int stride, int dilation,
+                                       struct ggml_tensor * residual) {
+    struct ggml_conv_ext ext = { .act = act, .bias = conv->bias, .residual = residual, .prec = GGML_PREC_F32 };
+    return ggml_conv_1d_causal(ctx, conv->weight, x, stride, dilation, &ext); /* [T / stride, OC] */
 }
 
 static struct ggml_tensor * unit_build(struct ggml_context * ctx, const struct seanet_unit * unit, struct ggml_tensor * x) {
-    struct ggml_tensor * y = conv_plain(ctx, &unit->conv1, ggml_elu(ctx, x), 1, unit->dilation);
-    y = conv_plain(ctx, &unit->conv2, ggml_elu(ctx, y), 1, 1);
-    return ggml_add(ctx, x, y);
+    struct ggml_tensor * y = conv_plain(ctx, &unit->conv1, x, GGML_CONV_ACT_ELU, 1, unit->dilation, NULL);
+    return conv_plain(ctx, &unit->conv2, y, GGML_CONV_ACT_ELU, 1, 1, x);
 }
 
 struct seanet_graph {
@@ -102,17 +84,17 @@ static enum qt_status build(struct seanet_graph * g, const struct codec_seanet *
     QT_TRY(arena_begin(arena, runner, 32 + net->n_stages * (12 + 12 * net->n_units)));
     struct ggml_context * ctx = arena->ctx;
     g->samples = arena_input(arena, GGML_TYPE_F32, n_samples, 1);
-    struct ggml_tensor * x = conv_plain(ctx, &net->first, g->samples, 1, 1); /* [n, C] */
+    struct ggml_tensor * x = conv_plain(ctx, &net->first, g->samples, GGML_CONV_ACT_NONE, 1, 1, NULL); /* [n, C] */
     arena_tap_columns(arena, x, "codec_enc.conv");
     for (int i = 0; i < net->n_stages; i++) {
         const struct seanet_stage * stage = &net->stages[i];
         for (int j = 0; j < net->n_units; j++) {
             x = unit_build(ctx, &stage->units[j], x);
         }
-        x = conv_plain(ctx, &stage->conv, ggml_elu(ctx, x), stage->stride, 1); /* [n / stride, 2C] */
+        x = conv_plain(ctx, &stage->conv, x, GGML_CONV_ACT_ELU, stage->stride, 1, NULL); /* [n / stride, 2C] */
         arena_tap_columns(arena, x, "codec_enc.stage.%d", i);
     }
-    x = conv_plain(ctx, &net->last, ggml_elu(ctx, x), 1, 1); /* [T', D] */
+    x = conv_plain(ctx, &net->last, x, GGML_CONV_ACT_ELU, 1, 1, NULL); /* [T', D] */
     g->columns = ggml_cont(ctx, ggml_transpose(ctx, x));     /* [D, T'] */
     arena_tap_rows(arena, g->columns, "codec_enc.seanet");
     arena_output(arena, g->columns);

@@ -24,7 +24,7 @@ void codec_transformer_free(struct codec_transformer * t) {
 
 struct ggml_tensor * codec_transformer_build(const struct codec_transformer * t, const struct codec_run * run, struct ggml_tensor * x) {
     struct ggml_context * ctx = run->arena->ctx;
-    x = conv_build(ctx, &t->pre_conv, x, 1, run->carry); /* [T, C] */
+    x = conv_build(ctx, &t->pre_conv, x, &(struct conv_with) { .dilation = 1 }, run->carry); /* [T, C] */
     arena_tap_columns(run->arena, x, "codec.pre_conv");
     x = ggml_cont(ctx, ggml_transpose(ctx, x)); /* [C, T] */
     x = linear_build(ctx, t->input_proj, t->input_bias, x); /* [D, T] */

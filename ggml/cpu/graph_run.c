@@ -24,6 +24,7 @@ static double node_work(const struct ggml_tensor * node) {
         case GGML_OP_OUT_PROD: return n * (double) a->ne[1];
         case GGML_OP_CONV_1D: return n * (double) (a->ne[0] * a->ne[1]);
         case GGML_OP_CONV_1D_DW: return n * (double) a->ne[0];
+        case GGML_OP_CONV_TRANSPOSE_1D: return n * (double) (a->ne[0] * a->ne[2]) / ggml_get_op_params_i32(node, 0);
         case GGML_OP_FLASH_ATTN_EXT: return 2.0 * n * (double) node->src[1]->ne[1];
         case GGML_OP_UNARY:
         case GGML_OP_LOG:

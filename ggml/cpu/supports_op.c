@@ -20,15 +20,17 @@ static bool is_mask(const struct ggml_tensor * t) {
 
 static bool copy_types(enum ggml_type from, enum ggml_type to) { return (is_float(from) && is_float(to)) || (from == to && is_plain(from)); }
 
-/* Every source of op is an F32 row tensor, and so is the result. */
-static bool all_f32_rows(const struct ggml_tensor * op) {
-    for (int i = 0; i < GGML_MAX_SRC; i++) {
+/* Every source of op from number first on is an F32 row tensor, and so is the result. */
+static bool all_f32_rows_from(const struct ggml_tensor * op, int first) {
+    for (int i = first; i < GGML_MAX_SRC; i++) {
         if (op->src[i] && !is_f32_row(op->src[i])) {
             return false;
         }
     }
     return is_f32_row(op);
 }
+
+static bool all_f32_rows(const struct ggml_tensor * op) { return all_f32_rows_from(op, 0); }
 
 bool cpu_supports_op(const struct ggml_tensor * op) {
     const struct ggml_tensor * a = op->src[0];
@@ -69,7 +71,8 @@ bool cpu_supports_op(const struct ggml_tensor * op) {
             return is_f32_row(a) && b->type == GGML_TYPE_I64 && is_row(op) && (is_float(op->type) || op->type == GGML_TYPE_Q8_0);
         case GGML_OP_MUL_MAT: return is_weight(a) && is_f32_row(b) && is_f32_row(op);
         case GGML_OP_OUT_PROD: return op->ne[2] == 1 && op->ne[3] == 1 && is_float(a->type) && is_row(a) && is_f32_row(b) && is_f32_row(op);
-        case GGML_OP_CONV_1D: return is_weight(a) && is_f32_row(b) && is_f32_row(op);
+        case GGML_OP_CONV_1D: return is_weight(a) && all_f32_rows_from(op, CONV_SRC_DATA);
+        case GGML_OP_CONV_TRANSPOSE_1D: return is_float(a->type) && is_row(a) && all_f32_rows_from(op, CONV_SRC_DATA);
         case GGML_OP_CONV_1D_DW: return is_float(a->type) && is_row(a) && is_f32_row(b) && is_f32_row(op);
         case GGML_OP_ROPE: {
             int mode = ggml_get_op_params_i32(op, 1);

@@ -11,8 +11,9 @@
     X(MUL, mul) X(DIV, div) X(GLU, glu) X(SCALE, scale) X(CLAMP, clamp) X(UNARY, unary) X(SQR, sqr) X(SQRT, sqrt) X(LOG, log) X(SNAKE, snake) \
     X(NORM, norm) X(RMS_NORM, rms_norm) X(SUM_ROWS, sum_rows) X(MEAN, mean) X(ARGMAX, argmax) X(GET_ROWS, get_rows) X(SET_ROWS, set_rows) \
     X(MUL_MAT, mul_mat) X(OUT_PROD, out_prod) X(ROPE, rope) X(SOFT_MAX, soft_max) X(FLASH_ATTN_EXT, flash_attn_ext) X(CONV_1D, conv_1d) \
-    X(CONV_1D_DW, conv_1d_dw) X(COL2IM_1D, col2im_1d)
-#define OPS_WITH_SCRATCH(X) X(MUL_MAT, mul_mat) X(OUT_PROD, out_prod) X(CONV_1D, conv_1d) X(FLASH_ATTN_EXT, flash_attn_ext)
+    X(CONV_1D_DW, conv_1d_dw) X(CONV_TRANSPOSE_1D, conv_transpose_1d) X(COL2IM_1D, col2im_1d)
+#define OPS_WITH_SCRATCH(X) X(MUL_MAT, mul_mat) X(OUT_PROD, out_prod) X(CONV_1D, conv_1d) X(CONV_TRANSPOSE_1D, conv_transpose_1d) \
+    X(FLASH_ATTN_EXT, flash_attn_ext)
 
 #define X(id, op) DECLARE_OP(op)
 OPS(X)

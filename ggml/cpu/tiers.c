@@ -1,10 +1,6 @@
 /* tiers.c - detects instruction sets once and picks a kernel table; QWENTTS_CPU_TIER overrides.
  * A tier is usable when it was compiled in, the processor has its instructions, and the operating system saves its registers (XCR0); Linux also
  * wants to be asked before a process uses AMX tiles, once, and may refuse. */
-#if defined(__linux__)
-#  define _GNU_SOURCE /* syscall */
-#endif
-
 #include "tiers.h"
 
 #include <pthread.h>
@@ -47,12 +43,12 @@ static void detect_x86(int * avx2, int * avx512) {
 #  include <sys/syscall.h>
 #  include <unistd.h>
 
-enum { CPUID_7_AMX_BF16 = 1 << 22, CPUID_7_AMX_TILE = 1 << 24, ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+enum { CPUID_7_AMX_BF16 = 1 << 22, CPUID_7_AMX_TILE = 1 << 24, CPUID_7_1_AVX512_BF16 = 1 << 5, ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 
 static bool have_amx(void) {
     unsigned a, b, c, d;
     return (xcr0() & XCR0_AMX) == XCR0_AMX && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & CPUID_7_AMX_BF16) && (d & CPUID_7_AMX_TILE) &&
-           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & CPUID_7_1_AVX512_BF16) && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 #endif
 

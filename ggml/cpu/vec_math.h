@@ -141,3 +141,9 @@ static inline vf vf_erf(vf x) {
     big = vf_select(vf_gt(vf_zero(), x), vf_neg(big), big);
     return vf_select(vf_gt(a, one), big, small);
 }
+
+/* x, or e^x - 1 where x is negative. */
+static inline vf vf_elu(vf x) { return vf_select(vf_gt(x, vf_zero()), x, vf_expm1_negative(vf_min(vf_zero(), x))); }
+
+/* x + sin^2(a x) inv_b. */
+static inline vf vf_snake(vf x, vf a, vf inv_b) { return vf_fma(vf_sin_sq(vf_mul(a, x)), inv_b, x); }

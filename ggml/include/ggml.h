@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define GGML_MAX_DIMS      4
-#define GGML_MAX_SRC       6
+#define GGML_MAX_SRC       7
 #define GGML_MAX_NAME      64
 #define GGML_MAX_OP_PARAMS 64 /* bytes */
 #define GGML_MEM_ALIGN     64 /* bytes: a cache line, and the widest vector */
@@ -267,6 +267,22 @@ struct ggml_tensor * ggml_flash_attn_ext(struct ggml_context * ctx, struct ggml_
 struct ggml_tensor * ggml_conv_1d(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b, int s0, int p0, int d0);
 /* a [K, 1, C], b F32 [T, C] -> F32 [T_out, C] */
 struct ggml_tensor * ggml_conv_1d_dw(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b, int s0, int p0, int d0);
+
+/* What a causal convolution does to the columns it reads and to those it writes, so that neither is stored in between. NULL: not. All F32. */
+enum ggml_conv_act { GGML_CONV_ACT_NONE, GGML_CONV_ACT_ELU, GGML_CONV_ACT_SNAKE };
+struct ggml_conv_ext {
+    struct ggml_tensor * past;     /* [n, IC], n at least the columns that stand before b: the last of them do instead of zeros */
+    enum ggml_conv_act act;        /* of past and b: elu(x), or x + sin^2(snake_a * x) * snake_inv_b; all three keep a zero */
+    struct ggml_tensor * snake_a;  /* [IC] */
+    struct ggml_tensor * snake_inv_b;
+    struct ggml_tensor * bias;     /* [OC] */
+    struct ggml_tensor * residual; /* the result's shape, added after the bias */
+    enum ggml_prec prec;           /* GGML_PREC_F32: as sums of F32 products. Default: a backend may leave out 2^-16 of a term */
+};
+/* a [K, IC, OC] as for ggml_conv_1d, b [T, IC] -> [ceil(T / s0), OC]. d0 (K-1) + 1 - s0 >= 0 columns stand before b, zeros behind it complete the last stride. */
+struct ggml_tensor * ggml_conv_1d_causal(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b, int s0, int d0, const struct ggml_conv_ext * ext);
+/* a [K, OC, IC] of F32, F16 or BF16, b [T, IC] -> [T*s0, OC]: out[t*s0 + r] = sum over j of a[j*s0 + r] b[t - j]. ceil(K / s0) - 1 columns stand before b. No residual. */
+struct ggml_tensor * ggml_conv_transpose_1d_causal(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b, int s0, const struct ggml_conv_ext * ext);
 /* Overlap-add of a transposed convolution: cols F32 [K*OC, T] (k fastest) -> F32 [T_out, OC], T_out = (T-1)*s0 + K - 2*p0. */
 struct ggml_tensor * ggml_col2im_1d(struct ggml_context * ctx, struct ggml_tensor * cols, int s0, int oc, int p0);
 

@@ -35,6 +35,32 @@ struct ggml_tensor * build_conv_1d(struct op_build * b) {
     return ggml_conv_1d(b->ctx, w, op_in(b, GGML_TYPE_F32, b->c->b, b->c->lb, FILL_UNIFORM), b->c->p[0], b->c->p[1], b->c->p[2]);
 }
 
+/* c->a: kernel [K, IC, OC], transposed [K, OC, IC]; c->b: data [T, IC]; p: stride, 0, dilation, WITH_*, precision */
+static struct ggml_tensor * build_conv_causal(struct op_build * b) {
+    const int64_t * w = b->c->a, stride = b->c->p[0], T = b->c->b[0];
+    const int with = b->c->p[3];
+    const bool transposed = b->c->op == GGML_OP_CONV_TRANSPOSE_1D;
+    const int64_t IC = transposed ? w[2] : w[1], OC = transposed ? w[1] : w[2];
+    const int64_t before = transposed ? (w[0] - 1) / stride : (w[0] - 1) * b->c->p[2] + 1 - stride;
+    struct ggml_tensor * kernel = op_in(b, b->c->type, w, b->c->la, FILL_UNIFORM), * x = op_in(b, GGML_TYPE_F32, b->c->b, b->c->lb, FILL_UNIFORM);
+    struct ggml_conv_ext ext = { .prec = (enum ggml_prec) b->c->p[4], .act = with & WITH_SNAKE ? GGML_CONV_ACT_SNAKE : with & WITH_ELU ? GGML_CONV_ACT_ELU : GGML_CONV_ACT_NONE };
+    if (with & WITH_PAST) {
+        ext.past = op_in(b, GGML_TYPE_F32, (const int64_t[4]) { before + 2, IC }, LAYOUT_STRIDED, FILL_UNIFORM);
+    }
+    if (with & WITH_SNAKE) {
+        ext.snake_a = op_in(b, GGML_TYPE_F32, (const int64_t[4]) { IC }, LAYOUT_PACKED, FILL_UNIFORM);
+        ext.snake_inv_b = op_in(b, GGML_TYPE_F32, (const int64_t[4]) { IC }, LAYOUT_PACKED, FILL_UNIFORM);
+    }
+    if (with & WITH_BIAS) {
+        ext.bias = op_in(b, GGML_TYPE_F32, (const int64_t[4]) { OC }, LAYOUT_PACKED, FILL_UNIFORM);
+    }
+    if (with & WITH_RESIDUAL) {
+        ext.residual = op_in(b, GGML_TYPE_F32, (const int64_t[4]) { (T + stride - 1) / stride, OC }, b->c->lb, FILL_UNIFORM);
+    }
+    return transposed ? ggml_conv_transpose_1d_causal(b->ctx, kernel, x, (int) stride, &ext)
+                      : ggml_conv_1d_causal(b->ctx, kernel, x, (int) stride, b->c->p[2], &ext);
+}
+
 struct ggml_tensor * build_conv_1d_dw(struct op_build * b) {
     struct ggml_tensor * w = op_in(b, b->c->type, b->c->a, b->c->la, FILL_UNIFORM);
     return ggml_conv_1d_dw(b->ctx, w, op_in(b, GGML_TYPE_F32, b->c->b, b->c->lb, FILL_UNIFORM), b->c->p[0], b->c->p[1], b->c->p[2]);
@@ -153,7 +179,7 @@ static void cases_conv(struct op_list * l) {
         { 7, 1, 20, 100, 1, 0, 1, 0, 0 },  { 7, 20, 1, 100, 1, 0, 1, 0, 0 }, { 7, 96, 96, 250, 1, 0, 3, 0, 0 },
         { 7, 96, 5, 5000, 1, 0, 9, 0, 0 }, { 7, 768, 5, 100, 1, 0, 9, 0, 0 },
         { 7, 37, 53, 75, 1, 3, 9, 0, LAYOUT_STRIDED }, { 3, 65, 33, 19, 1, 0, 1, 0, 0 }, { 10, 40, 17, 95, 5, 2, 1, 0, 0 }, { 17, 33, 16, 60, 4, 5, 2, 0, 0 },
-        { 1, 129, 48, 33, 1, 0, 1, 0, 0 }, { 5, 31, 70, 3000, 2, 1, 3, 0, 0 }, { 2, 16, 16, 2, 1, 0, 1, 0, 0 }, { 7, 768, 40, 61, 1, 0, 9, 0, 0 },
+        { 1, 129, 48, 33, 1, 0, 1, 0, 0 }, { 5, 31, 70, 700, 2, 1, 3, 0, 0 }, { 2, 16, 16, 2, 1, 0, 1, 0, 0 }, { 7, 768, 33, 94, 1, 0, 9, 0, 0 },
     };
     for (int t = 0; t < 3; t++) {
         for (int s = 0; s < N_OF(rows); s++) {
@@ -190,11 +216,51 @@ static void cases_conv(struct op_list * l) {
     }
 }
 
+static void cases_conv_causal(struct op_list * l) {
+    enum { P = WITH_PAST, E = WITH_ELU, S = WITH_SNAKE, B = WITH_BIAS, R = WITH_RESIDUAL };
+    static const struct { int k, ic, oc, t, s0, d0, with; enum op_layout lb; } rows[] = {
+        { 7, 32, 32, 64, 1, 1, P | S | B | R, 0 }, { 7, 5, 37, 11, 1, 9, P | S, LAYOUT_STRIDED }, { 1, 1, 1, 1, 1, 1, 0, 0 }, { 7, 40, 17, 95, 1, 3, S | B, 0 },
+        { 1, 48, 33, 70, 1, 1, S | B | R, LAYOUT_STRIDED }, { 4, 16, 33, 41, 2, 1, E | B, 0 }, { 16, 20, 18, 83, 8, 1, E | B | P, 0 }, { 3, 70, 16, 2, 1, 1, P | B, 0 },
+        { 5, 3, 7, 29, 3, 2, P | E | R, 0 }, { 7, 40, 18, 900, 1, 9, P | S | B | R, 0 }, { 7, 96, 2, 300, 1, 1, S | B, 0 }, { 7, 768, 17, 40, 1, 9, P | S | B, 0 },
+    };
+    static const struct { int k, ic, oc, t, s0, with; enum op_layout lb; } transposed[] = {
+        { 16, 32, 8, 32, 8, P | S | B, 0 }, { 10, 37, 5, 11, 5, P | S, LAYOUT_STRIDED }, { 1, 1, 1, 1, 1, 0, 0 },  { 8, 65, 33, 75, 4, S | B, 0 }, { 6, 96, 35, 200, 3, P | B, 0 },
+        { 2, 20, 37, 9, 2, B, 0 },          { 5, 16, 3, 17, 3, P | E | B, 0 },             { 40, 7, 2, 13, 20, P, 0 }, { 9, 33, 4, 50, 2, P | S | B, 0 }, { 6, 600, 33, 1, 3, P | S | B, 0 },
+        { 2, 1100, 2, 1000, 2, P | B, 0 },
+    };
+    for (int t = 0; t < 6; t++) {
+        const enum ggml_type type = WEIGHTS[t % 3];
+        const bool exact = t >= 3;
+        for (int s = 0; s < N_OF(rows); s++) {
+            struct op_case * c = op_list_add2(l, GGML_OP_CONV_1D, build_conv_causal, (const int64_t[4]) { rows[s].k, rows[s].ic, rows[s].oc },
+                                              (const int64_t[4]) { rows[s].t, rows[s].ic });
+            c->type = type;
+            c->lb = rows[s].lb;
+            c->p[0] = rows[s].s0;
+            c->p[2] = rows[s].d0;
+            c->p[3] = rows[s].with | WITH_CAUSAL;
+            c->p[4] = exact ? GGML_PREC_F32 : GGML_PREC_DEFAULT;
+            c->key = exact ? NULL : "CONV_ROUNDED";
+        }
+        for (int s = 0; s < N_OF(transposed); s++) {
+            struct op_case * c = op_list_add2(l, GGML_OP_CONV_TRANSPOSE_1D, build_conv_causal, (const int64_t[4]) { transposed[s].k, transposed[s].oc, transposed[s].ic },
+                                              (const int64_t[4]) { transposed[s].t, transposed[s].ic });
+            c->type = type;
+            c->lb = transposed[s].lb;
+            c->p[0] = transposed[s].s0;
+            c->p[3] = transposed[s].with | WITH_CAUSAL;
+            c->p[4] = exact ? GGML_PREC_F32 : GGML_PREC_DEFAULT;
+            c->key = exact ? NULL : "CONV_ROUNDED";
+        }
+    }
+}
+
 void op_cases_products(struct op_list * list) {
     cases_mul_mat(list);
     cases_out_prod(list);
     cases_flash_attn(list);
     cases_conv(list);
+    cases_conv_causal(list);
 }
 
 /* Shapes of the published 0.6B and 1.7B talkers, the predictor and the codec decoder. */

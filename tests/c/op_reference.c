@@ -63,6 +63,14 @@ static void result_shape(struct ref_op * r) {
             memcpy(r->ne, b, sizeof r->ne);
             r->ne[0] = (b[0] + 2 * p[1] - p[2] * (a[0] - 1) - 1) / p[0] + 1;
             r->ne[1] = a[2];
+            if (p[3]) {
+                r->ne[0] = (b[0] + p[0] - 1) / p[0];
+            }
+            break;
+        case GGML_OP_CONV_TRANSPOSE_1D:
+            memcpy(r->ne, b, sizeof r->ne);
+            r->ne[0] = b[0] * p[0];
+            r->ne[1] = a[1];
             break;
         case GGML_OP_COL2IM_1D:
             r->ne[0] = (a[1] - 1) * p[0] + a[0] / p[1] - 2 * p[2];

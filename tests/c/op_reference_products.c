@@ -99,6 +99,77 @@ static void row_conv(const struct ref_op * r, const int64_t i[4], double * out, 
     }
 }
 
+/* Input of a causal convolution, before and behind the data included, after the activation; size: what its rounding errors scale with. */
+static double causal_input(const struct ref_op * r, int64_t at, int64_t c, double * size) {
+    const struct ref_source * x = &r->src[1], * past = &r->src[2];
+    const int with = r->c->p[3];
+    double v = at >= x->ne[0] ? 0 : at >= 0 ? ref_at(x, at, c, 0, 0) : with & WITH_PAST ? ref_at(past, past->ne[0] + at, c, 0, 0) : 0;
+    *size = fabs(v);
+    if (with & WITH_ELU) {
+        return v > 0 ? v : expm1(v);
+    }
+    if (with & WITH_SNAKE) {
+        const struct ref_source * a = &r->src[with & WITH_PAST ? 3 : 2];
+        double s = sin(ref_at(a, c, 0, 0, 0) * v), inv_b = ref_at(a + 1, c, 0, 0, 0);
+        *size += fabs(inv_b);
+        return v + s * s * inv_b;
+    }
+    return v;
+}
+
+/* Bias and residual, the last inputs. */
+static void causal_finish(const struct ref_op * r, int64_t t, int64_t oc, double * out, double * mag) {
+    int source = r->n_src - !!(r->c->p[3] & WITH_BIAS) - !!(r->c->p[3] & WITH_RESIDUAL);
+    if (r->c->p[3] & WITH_BIAS) {
+        double bias = ref_at(&r->src[source++], r->fault ? 0 : oc, 0, 0, 0);
+        *out += bias;
+        *mag += fabs(bias);
+    }
+    if (r->c->p[3] & WITH_RESIDUAL) {
+        double residual = ref_at(&r->src[source], t, oc, 0, 0);
+        *out += residual;
+        *mag += fabs(residual);
+    }
+}
+
+/* kernel [K, IC, OC], data [T, IC] behind (K-1)*dilation + 1 - stride columns -> [ceil(T / stride), OC]; this row is channel i[1] */
+static void row_conv_causal(const struct ref_op * r, const int64_t i[4], double * out, double * mag) {
+    const struct ref_source * w = &r->src[0];
+    int64_t stride = r->c->p[0], dilation = r->c->p[2], taps = w->ne[0], before = (taps - 1) * dilation + 1 - stride;
+    for (int64_t t = 0; t < r->ne[0]; t++) {
+        for (int64_t c = 0; c < w->ne[1]; c++) {
+            for (int64_t k = 0; k < taps; k++) {
+                double size, weight = ref_at(w, r->fault ? taps - 1 - k : k, c, i[1], 0), term = weight * causal_input(r, t * stride - before + k * dilation, c, &size);
+                out[t] = c || k ? out[t] + term : term;
+                mag[t] += fabs(weight) * size;
+            }
+        }
+        causal_finish(r, t, i[1], &out[t], &mag[t]);
+    }
+}
+
+/* kernel [K, OC, IC], data [T, IC] behind ceil(K / stride) - 1 columns -> [T*stride, OC]: sample t*stride + k of column t takes tap k; this row is channel i[1] */
+static void row_conv_transpose(const struct ref_op * r, const int64_t i[4], double * out, double * mag) {
+    const struct ref_source * w = &r->src[0], * x = &r->src[1];
+    int64_t stride = r->c->p[0], taps = w->ne[0];
+    for (int64_t t = 0; t < r->ne[0]; t++) {
+        out[t] = 0;
+    }
+    for (int64_t column = -(taps - 1) / stride; column < x->ne[0]; column++) {
+        for (int64_t k = 0; k < taps; k++) {
+            int64_t t = column * stride + k;
+            for (int64_t c = 0; t >= 0 && t < r->ne[0] && c < w->ne[2]; c++) {
+                double size, weight = ref_at(w, r->fault ? taps - 1 - k : k, i[1], c, 0);
+                out[t] += weight * causal_input(r, column, c, &size);
+                mag[t] += fabs(weight) * size;
+            }
+        }
+    }
+    for (int64_t t = 0; t < r->ne[0]; t++) {
+        causal_finish(r, t, i[1], &out[t], &mag[t]);
+    }
+}
+
 /* cols [K*OC, T], k fastest -> [T_out, OC]: column t adds its taps at t*stride + k - crop; this row is channel i[1] */
 static void row_col2im(const struct ref_op * r, const int64_t i[4], double * out, double * mag) {
     const struct ref_source * cols = &r->src[0];
@@ -123,7 +194,14 @@ bool ref_row_products(const struct ref_op * r, const int64_t i[4], double * out,
         case GGML_OP_MUL_MAT: row_mul_mat(r, i, out, mag); return true;
         case GGML_OP_OUT_PROD: row_out_prod(r, i, out, mag); return true;
         case GGML_OP_FLASH_ATTN_EXT: row_flash_attn(r, i, out, mag); return true;
+        case GGML_OP_CONV_TRANSPOSE_1D: row_conv_transpose(r, i, out, mag); return true;
         case GGML_OP_CONV_1D:
+            if (r->c->p[3]) {
+                row_conv_causal(r, i, out, mag);
+                return true;
+            }
+            row_conv(r, i, out, mag);
+            return true;
         case GGML_OP_CONV_1D_DW: row_conv(r, i, out, mag); return true;
         case GGML_OP_COL2IM_1D: row_col2im(r, i, out, mag); return true;
         default: return false;

@@ -9,7 +9,7 @@
 #include "ggml-cpu.h"
 #include "ggml.h"
 
-#define OP_MAX_INPUTS 4
+#define OP_MAX_INPUTS 7
 
 enum op_layout {
     LAYOUT_PACKED,
@@ -68,6 +68,9 @@ struct op_case {
     int64_t row_step; /* compare every n-th row only (real shapes); the others must hold no poison */
     char text[128];
 };
+
+/* p[3] of a causal convolution: what it does besides, and which inputs follow kernel and data, in this order. */
+enum { WITH_CAUSAL = 1, WITH_PAST = 2, WITH_ELU = 4, WITH_SNAKE = 8, WITH_BIAS = 16, WITH_RESIDUAL = 32 };
 
 struct op_list {
     struct op_case * items;

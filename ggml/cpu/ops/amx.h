@@ -1,8 +1,9 @@
 /* amx.h - F32 products from BF16 tiles, for the tier that has them: a block of up to 32 rows by 32 columns.
  *   out[m][t] = sum over steps s, k < 32 of w[m][s, k] * x[s, k][t + offset of s]
- * A float is an exact sum of BF16 parts, cut off the top eight bits at a time: F32 three, F16 two, BF16 one. A product of floats is the sum of the
- * products of their parts; those of order 2^-24 and below are left out, the others are added small ones first. Tiles add in F32, so the result is
- * as good as one of fused multiply-adds: better, since the sum is taken in chunks of AMX_CHUNK steps, each of which starts at zero.
+ * A float is a sum of BF16 parts of eight bits each: F32 three, F16 two, BF16 one. A product of floats is the sum of the products of their parts i and j.
+ * Those with i + j < order are taken. Order 3 leaves out what is of order 2^-24: as good as fused multiply-adds, and better, since the
+ * sum is taken in chunks of AMX_CHUNK steps, each of which starts at zero. Order 2 leaves out 2^-17 of a term, with either sign (parts are then rounded,
+ * not cut off), and takes three products of F16 weights instead of five.
  * An output depends on its own row and column alone, never on the block it is in.
  *
  * Layout: w [step][part][tile of 16 rows][row][32 k], x [pair of k][t] of one 32-bit word each (even k below), parts x_part bytes apart. */
@@ -16,7 +17,7 @@
 #define AMX_K 32            /* values of the reduction in a step: 16 pairs */
 #define AMX_TILE 1024       /* bytes */
 #define AMX_BLOCK 32        /* rows and columns of a block */
-#define AMX_X_PARTS 3
+#define AMX_PARTS 3         /* most parts of a float */
 #define AMX_W_STEP(parts) ((size_t) (parts) * 2 * AMX_TILE) /* bytes of a step of w */
 #define AMX_CHUNK 24        /* steps whose sum starts at zero: adding chunks up costs 2 % of their time */
 
@@ -77,29 +78,45 @@ AMX_INLINE void amx_multiply(const int w_tiles, const int x_tiles) {
     }
 }
 
-/* Parts i of w and j of x with i + j < 3, in an order that loads few tiles twice. */
-AMX_INLINE void amx_step(const int parts, const int w_tiles, const int x_tiles, const char * w, const char * x, int64_t x_pair, int64_t x_part) {
-    amx_load_w(w_tiles, w);
-    amx_load_x(x_tiles, x + 2 * x_part, x_pair);
-    amx_multiply(w_tiles, x_tiles);
-    amx_load_x(x_tiles, x + x_part, x_pair);
-    amx_multiply(w_tiles, x_tiles);
-    if (parts > 1) {
-        amx_load_w(w_tiles, w + 2 * AMX_TILE);
-        amx_multiply(w_tiles, x_tiles);
+/* What the tiles 4 to 7 are filled with: constants where a step is inlined. */
+struct amx_at {
+    const int w_parts, x_parts, w_tiles, x_tiles;
+    const char * w, * x;
+    int64_t x_pair, x_part;
+    int w_loaded, x_loaded;
+};
+
+/* Part i of w times part j of x, if there are such. */
+AMX_INLINE void amx_product(struct amx_at * at, const int i, const int j) {
+    if (i >= at->w_parts || j >= at->x_parts) {
+        return;
     }
-    amx_load_x(x_tiles, x, x_pair);
-    if (parts > 1) {
-        amx_multiply(w_tiles, x_tiles);
+    if (i != at->w_loaded) {
+        amx_load_w(at->w_tiles, at->w + i * 2 * AMX_TILE);
+        at->w_loaded = i;
     }
-    if (parts > 2) {
-        amx_load_w(w_tiles, w + 4 * AMX_TILE);
-        amx_multiply(w_tiles, x_tiles);
+    if (j != at->x_loaded) {
+        amx_load_x(at->x_tiles, at->x + j * at->x_part, at->x_pair);
+        at->x_loaded = j;
     }
-    if (parts > 1) {
-        amx_load_w(w_tiles, w);
+    amx_multiply(at->w_tiles, at->x_tiles);
+}
+
+/* All i + j < order, one of the two changing at a time, so that few tiles are loaded twice. */
+AMX_INLINE void amx_step(const int order, struct amx_at at) {
+    at.w_loaded = at.x_loaded = -1;
+    if (order == 3) {
+        amx_product(&at, 0, 2);
+        amx_product(&at, 0, 1);
+        amx_product(&at, 1, 1);
+        amx_product(&at, 1, 0);
+        amx_product(&at, 2, 0);
+        amx_product(&at, 0, 0);
+    } else {
+        amx_product(&at, 0, 1);
+        amx_product(&at, 0, 0);
+        amx_product(&at, 1, 0);
     }
-    amx_multiply(w_tiles, x_tiles);
 }
 
 AMX_INLINE void amx_zero(const int w_tiles, const int x_tiles) {
@@ -129,8 +146,8 @@ AMX_INLINE void amx_store(const int w_tiles, const int x_tiles, float (*out)[AMX
     }
 }
 
-/* parts, w_tiles and x_tiles are constants where this is inlined. */
-AMX_INLINE void amx_fixed(const struct amx_job * job, const int parts, const int w_tiles, const int x_tiles) {
+/* Parts and tiles are constants where this is inlined. */
+AMX_INLINE void amx_fixed(const struct amx_job * job, const int order, const int w_parts, const int x_parts, const int w_tiles, const int x_tiles) {
     float more[AMX_BLOCK][AMX_BLOCK] __attribute__((aligned(64)));
     const char * w = job->w;
     int64_t in_chunk = 0;
@@ -138,8 +155,9 @@ AMX_INLINE void amx_fixed(const struct amx_job * job, const int parts, const int
     amx_zero(w_tiles, x_tiles);
     for (int64_t b = 0; b < job->n_blocks; b++) {
         const char * x = job->x + b * job->x_block;
-        for (int64_t k = 0; k < job->n_taps; k++, w += AMX_W_STEP(parts)) {
-            amx_step(parts, w_tiles, x_tiles, w, job->tap ? x + 4 * job->tap[k] : x, job->x_pair, job->x_part);
+        for (int64_t k = 0; k < job->n_taps; k++, w += AMX_W_STEP(w_parts)) {
+            amx_step(order, (struct amx_at) { .w_parts = w_parts, .x_parts = x_parts, .w_tiles = w_tiles, .x_tiles = x_tiles, .w = w,
+                                              .x = job->tap ? x + 4 * job->tap[k] : x, .x_pair = job->x_pair, .x_part = job->x_part });
             if (++in_chunk < AMX_CHUNK && (b + 1 < job->n_blocks || k + 1 < job->n_taps)) {
                 continue;
             }
@@ -156,61 +174,134 @@ AMX_INLINE void amx_fixed(const struct amx_job * job, const int parts, const int
     }
 }
 
-AMX_INLINE void amx_parts(const struct amx_job * job, const int parts, int rows, int cols) {
+AMX_INLINE void amx_tiles(const struct amx_job * job, const int order, const int w_parts, const int x_parts, int rows, int cols) {
     if (rows > AMX_ROWS) {
         if (cols > AMX_ROWS) {
-            amx_fixed(job, parts, 2, 2);
+            amx_fixed(job, order, w_parts, x_parts, 2, 2);
         } else {
-            amx_fixed(job, parts, 2, 1);
+            amx_fixed(job, order, w_parts, x_parts, 2, 1);
         }
     } else if (cols > AMX_ROWS) {
-        amx_fixed(job, parts, 1, 2);
+        amx_fixed(job, order, w_parts, x_parts, 1, 2);
     } else {
-        amx_fixed(job, parts, 1, 1);
+        amx_fixed(job, order, w_parts, x_parts, 1, 1);
     }
 }
 
-/* BF16 parts a weight is the sum of. */
-static inline int amx_w_parts(enum ggml_type type) { return type == GGML_TYPE_BF16 ? 1 : type == GGML_TYPE_F16 ? 2 : 3; }
+/* BF16 parts a weight is stored in for products of an order; activations take order parts. */
+static inline int amx_parts(enum ggml_type type, int order) {
+    int exact = type == GGML_TYPE_BF16 ? 1 : type == GGML_TYPE_F16 ? 2 : 3;
+    return exact < order ? exact : order;
+}
 
-/* rows and cols of a block, 1 .. AMX_BLOCK. */
-static inline void amx_run(const struct amx_job * job, int w_parts, int rows, int cols) {
-    switch (w_parts) {
-        case 1: amx_parts(job, 1, rows, cols); break;
-        case 2: amx_parts(job, 2, rows, cols); break;
-        default: amx_parts(job, 3, rows, cols); break;
+/* rows and cols of a block, 1 .. AMX_BLOCK. Rows are the weights. */
+static inline void amx_run_weights_in_rows(const struct amx_job * job, int order, int parts, int rows, int cols) {
+    switch (10 * order + parts) {
+        case 21: amx_tiles(job, 2, 1, 2, rows, cols); break;
+        case 22: amx_tiles(job, 2, 2, 2, rows, cols); break;
+        case 31: amx_tiles(job, 3, 1, 3, rows, cols); break;
+        case 32: amx_tiles(job, 3, 2, 3, rows, cols); break;
+        default: amx_tiles(job, 3, 3, 3, rows, cols); break;
     }
 }
 
-/* The upper eight bits of a float's significand, and what they leave. */
-static inline __m512 amx_top(__m512 v) { return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int) 0xffff0000u))); }
-
-/* BF16 pairs: the top halves of even below those of odd, word by word. */
-static inline __m512i amx_pair(__m512 even, __m512 odd) {
-    return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(_mm512_castps_si512(even), 16), _mm512_castps_si512(odd));
+/* The other way round. */
+static inline void amx_run_weights_in_columns(const struct amx_job * job, int order, int parts, int rows, int cols) {
+    switch (10 * order + parts) {
+        case 21: amx_tiles(job, 2, 2, 1, rows, cols); break;
+        case 22: amx_tiles(job, 2, 2, 2, rows, cols); break;
+        case 31: amx_tiles(job, 3, 3, 1, rows, cols); break;
+        case 32: amx_tiles(job, 3, 3, 2, rows, cols); break;
+        default: amx_tiles(job, 3, 3, 3, rows, cols); break;
+    }
 }
 
-/* n columns of two neighbouring k into their pair's row: x parts, part bytes apart. */
-static inline void amx_pack_pair(const float * even, const float * odd, int64_t n, char * out, int64_t part) {
+/* Three parts are cut off the top, which loses no bit of a float. Fewer are rounded: of F16 and BF16 they still are all. */
+AMX_INLINE __m512 amx_top(__m512 v) { return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int) 0xffff0000u))); }
+
+/* The next part of two vectors in the order of their lanes, lo first; both keep the rest. */
+AMX_INLINE __m512i amx_next_row(const int parts, __m512 * lo, __m512 * hi) {
+    __m512i part;
+    if (parts < 3) {
+        part = (__m512i) _mm512_cvtne2ps_pbh(*hi, *lo);
+        *lo = vf_sub(*lo, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(part)), 16)));
+        *hi = vf_sub(*hi, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(part, 1)), 16)));
+        return part;
+    }
+    const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    part = _mm512_permutex2var_epi16(_mm512_castps_si512(*lo), upper, _mm512_castps_si512(*hi));
+    *lo = vf_sub(*lo, amx_top(*lo));
+    *hi = vf_sub(*hi, amx_top(*hi));
+    return part;
+}
+
+/* The same with the lanes of even and odd in turns. */
+AMX_INLINE __m512i amx_next_pair(const int parts, __m512 * even, __m512 * odd) {
+    __m512i part;
+    if (parts < 3) {
+        const __m512i turns = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+        part = _mm512_permutexvar_epi16(turns, (__m512i) _mm512_cvtne2ps_pbh(*odd, *even));
+        *even = vf_sub(*even, _mm512_castsi512_ps(_mm512_slli_epi32(part, 16)));
+        *odd = vf_sub(*odd, amx_top(_mm512_castsi512_ps(part)));
+        return part;
+    }
+    part = _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(_mm512_castps_si512(*even), 16), _mm512_castps_si512(*odd));
+    *even = vf_sub(*even, amx_top(*even));
+    *odd = vf_sub(*odd, amx_top(*odd));
+    return part;
+}
+
+/* n columns of two neighbouring k into their pair's row; parts lie part bytes apart. odd may be NULL: zeros. */
+AMX_INLINE void amx_pack_pair_fixed(const float * even, const float * odd, int64_t n, const int parts, char * out, int64_t part) {
     for (int64_t t = 0; t < n; t += VF_N, out += 64) {
         int width = n - t < VF_N ? (int) (n - t) : VF_N;
         __m512 e = vf_load_n(even + t, width), o = odd ? vf_load_n(odd + t, width) : vf_zero();
-        for (int p = 0; p < AMX_X_PARTS; p++) {
-            _mm512_storeu_si512(out + p * part, amx_pair(e, o));
-            e = vf_sub(e, amx_top(e));
-            o = vf_sub(o, amx_top(o));
+#pragma GCC unroll 3
+        for (int p = 0; p < parts; p++) {
+            _mm512_storeu_si512(out + p * part, amx_next_pair(parts, &e, &o));
         }
+    }
+}
+
+static inline void amx_pack_pair(const float * even, const float * odd, int64_t n, int parts, char * out, int64_t part) {
+    switch (parts) {
+        case 1: amx_pack_pair_fixed(even, odd, n, 1, out, part); break;
+        case 2: amx_pack_pair_fixed(even, odd, n, 2, out, part); break;
+        default: amx_pack_pair_fixed(even, odd, n, 3, out, part); break;
     }
 }
 
 /* 32 consecutive k of a row of w, as two vectors, into its rows of the parts' tiles. */
-AMX_INLINE void amx_pack_w(__m512 lo, __m512 hi, const int parts, char * out) {
-    const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+AMX_INLINE void amx_pack_row(__m512 lo, __m512 hi, const int parts, char * out) {
 #pragma GCC unroll 3
-    for (int p = 0; p < parts; p++, out += 2 * AMX_TILE) {
-        _mm512_store_si512(out, _mm512_permutex2var_epi16(_mm512_castps_si512(lo), upper, _mm512_castps_si512(hi)));
-        lo = vf_sub(lo, amx_top(lo));
-        hi = vf_sub(hi, amx_top(hi));
+    for (int p = 0; p < parts; p++) {
+        _mm512_store_si512(out + p * 2 * AMX_TILE, amx_next_row(parts, &lo, &hi));
+    }
+}
+
+/* 16 x 16 words turned over, rows row and out_row bytes apart: pairs of columns become rows of w, and the reverse. */
+static inline void amx_turn(const char * x, int64_t row, char * out, int64_t out_row) {
+    __m512i a[16], b[16];
+    for (int i = 0; i < 16; i++) {
+        a[i] = _mm512_loadu_si512(x + i * row);
+    }
+    for (int i = 0; i < 16; i += 2) { /* words of two rows side by side */
+        b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) { /* of four */
+        a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
+        a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
+        a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
+        a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) { /* a[4 g + i]: rows 4 g .. 4 g + 3 of columns i, 4 + i, 8 + i, 12 + i */
+        __m512i low01 = _mm512_shuffle_i32x4(a[i], a[4 + i], 0x44), low23 = _mm512_shuffle_i32x4(a[8 + i], a[12 + i], 0x44);
+        __m512i high01 = _mm512_shuffle_i32x4(a[i], a[4 + i], 0xee), high23 = _mm512_shuffle_i32x4(a[8 + i], a[12 + i], 0xee);
+        _mm512_storeu_si512(out + out_row * i, _mm512_shuffle_i32x4(low01, low23, 0x88));
+        _mm512_storeu_si512(out + out_row * (4 + i), _mm512_shuffle_i32x4(low01, low23, 0xdd));
+        _mm512_storeu_si512(out + out_row * (8 + i), _mm512_shuffle_i32x4(high01, high23, 0x88));
+        _mm512_storeu_si512(out + out_row * (12 + i), _mm512_shuffle_i32x4(high01, high23, 0xdd));
     }
 }
 

@@ -87,6 +87,11 @@ void KERNEL(cpu_op_conv_1d)(const struct cpu_task * task, struct ggml_tensor * d
             int cols = (int) (t1 - t < TILE_N ? t1 - t : TILE_N);
             (p.s.K == 1 ? tiles_one_tap : tiles_taps)(&job, rows, cols);
         }
+        if (dst->src[CONV_SRC_BIAS] || dst->src[CONV_SRC_RESIDUAL]) {
+            for (int m = 0; m < rows; m++) {
+                conv_finish(dst, oc + m, t0, t1 - t0, (const float *) ((const char *) dst->data + (size_t) (oc + m) * dst->nb[1]) + t0);
+            }
+        }
     }
 }
 

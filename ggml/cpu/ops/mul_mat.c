@@ -4,6 +4,7 @@
  * of them to F32 and runs register tiles of TILE_M rows by TILE_N columns.
  * Weights are read in the order they are stored and converted once; only b, the smaller operand, is transposed. */
 #include "rows_f32.h"
+#include "mul_amx.h"
 #include "mul_f32.h"
 #include "mul_rows.h"
 #include "mul_vec.h"
@@ -38,6 +39,11 @@ static struct mul_mat_plan mul_mat_plan_of(const struct ggml_tensor * dst) {
 static bool is_exact(const struct ggml_tensor * dst) { return ggml_get_op_params_i32(dst, 0) == GGML_PREC_F32; }
 
 size_t KERNEL(cpu_scratch_mul_mat)(const struct ggml_tensor * dst, int nth) {
+#if defined(QT_TIER_AMX)
+    if (KERNEL(mul_amx_takes)(dst)) {
+        return KERNEL(mul_amx_scratch)(dst, nth);
+    }
+#endif
     if (is_exact(dst)) {
         return KERNEL(mul_f32_scratch)(dst, nth);
     }
@@ -141,6 +147,12 @@ static void mul_mat_blocked(const struct cpu_task * task, struct ggml_tensor * d
 }
 
 void KERNEL(cpu_op_mul_mat)(const struct cpu_task * task, struct ggml_tensor * dst) {
+#if defined(QT_TIER_AMX)
+    if (KERNEL(mul_amx_takes)(dst)) {
+        KERNEL(mul_amx)(task, dst);
+        return;
+    }
+#endif
     if (is_exact(dst)) {
         KERNEL(mul_f32)(task, dst);
     } else if (dst->ne[1] <= MUL_VEC_COLS) {

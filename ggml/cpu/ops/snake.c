@@ -5,10 +5,6 @@
 
 #define PIECE 4096 /* samples of a row that a thread takes at a time */
 
-static vf snake(vf x, vf a, vf inv_b) {
-    return vf_fma(vf_sin_sq(vf_mul(a, x)), inv_b, x);
-}
-
 void KERNEL(cpu_op_snake)(const struct cpu_task * task, struct ggml_tensor * dst) {
     const struct ggml_tensor * src = dst->src[0];
     const float * a = dst->src[1]->data;
@@ -24,11 +20,11 @@ void KERNEL(cpu_op_snake)(const struct cpu_task * task, struct ggml_tensor * dst
         float * y = (float *) ((char *) dst->data + (size_t) i1 * dst->nb[1] + (size_t) i2 * dst->nb[2] + (size_t) i3 * dst->nb[3]);
         vf av = vf_set1(a[i1]), bv = vf_set1(inv_b[i1]);
         for (; t + VF_N <= end; t += VF_N) {
-            vf_store(y + t, snake(vf_load(x + t), av, bv));
+            vf_store(y + t, vf_snake(vf_load(x + t), av, bv));
         }
         if (t < end) {
             int n = (int) (end - t);
-            vf_store_n(y + t, snake(vf_load_n(x + t, n), av, bv), n);
+            vf_store_n(y + t, vf_snake(vf_load_n(x + t, n), av, bv), n);
         }
     }
 }

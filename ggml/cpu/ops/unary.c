@@ -35,10 +35,6 @@ static inline vf gelu_erf(vf x) {
     return vf_fma(half, vf_erf(vf_mul(x, vf_set1(0.707106781f))), half);
 }
 
-static inline vf elu(vf x) {
-    return vf_select(vf_gt(x, vf_zero()), x, vf_expm1_negative(vf_min(vf_zero(), x)));
-}
-
 /* libm's, a lane at a time: a few hundred thousand values a clip do not want a polynomial of their own. */
 static inline vf log_lanes(vf x) {
     float v[VF_N];
@@ -58,7 +54,7 @@ static void map_run(const struct op_args * args, const float * src, float * dst,
         case GGML_UNARY_OP_GELU: MAP(gelu_tanh(x)); break;
         case GGML_UNARY_OP_GELU_ERF: MAP(gelu_erf(x)); break;
         case GGML_UNARY_OP_SILU: MAP(vf_mul(x, vf_sigmoid(x))); break;
-        case GGML_UNARY_OP_ELU: MAP(elu(x)); break;
+        case GGML_UNARY_OP_ELU: MAP(vf_elu(x)); break;
         case KIND_SQR: MAP(vf_mul(x, x)); break;
         case KIND_SQRT: MAP(vf_sqrt(x)); break;
         case KIND_LOG: MAP(log_lanes(x)); break;
