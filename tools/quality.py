@@ -1,9 +1,10 @@
 """What each element type costs in quality: logits of the quantized model against those of its F32 source, teacher-forced.
 
-usage: quality.py [TALKER-F32.gguf ...] [--types TYPE,...] [--frames 64] [--files DIR] [--results build/quality.json]
-                  [--docs docs]
+usage: quality.py [TALKER-F32.gguf ...] [--trained TALKER-F32.gguf] [--types TYPE,...] [--frames 64] [--files DIR]
+                  [--results build/quality.json] [--docs docs]
 
-A tiny checkpoint with K-quantizable widths is made here; full-size F32 talkers are given as files. Every type is made of the source with
+A tiny checkpoint with K-quantizable widths is made here; full-size F32 talkers with random weights are given as files, and that of the
+demonstration voice as --trained. Every type is made of the source with
 the quantizer. The F32 model speaks FRAMES frames with sampling; its codes are then forced through each quantized model, which computes its
 own prompt rows. Compared by cosine are, for each frame, the logits of codebook 0 (talker) and those of all other codebooks together
 (predictor); the worst single vector of a codebook is given too. Free-running codes drift apart after the first different draw and say
@@ -190,6 +191,7 @@ def insert(document: Path, text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("talkers", nargs="*", type=Path)
+    parser.add_argument("--trained", type=Path, metavar="TALKER", help="the demonstration voice's F32 talker, whose weights are trained")
     parser.add_argument("--types", default=",".join(target_variants()), help="a part of the types: more can be added by another run")
     parser.add_argument("--frames", type=int, default=64)
     parser.add_argument("--files", type=Path, metavar="DIR", help="keep the quantized files here, and use those that are here already")
@@ -212,6 +214,8 @@ def main() -> int:
             size = path.name.removeprefix("qwen-talker-").removesuffix("-F32.gguf").replace("-", " ")
             kept = options.files or Path(folder)
             measure(f"{size}, random weights", path, types, options.frames, results, save, files=kept)
+        if options.trained:
+            measure("demonstration voice, trained", options.trained, types, options.frames, results, save, files=Path(folder) / "wide")
     plot(results, options.docs / "img" / "quality.png")
     text = f"![1 - cosine to F32 by type](img/quality.png)\n\n{table(results)}"
     insert(options.docs / "quantization.md", text)
