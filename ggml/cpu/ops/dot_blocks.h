@@ -94,26 +94,48 @@ DOT_INLINE float dot_sum_lanes(__m256 v) {
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
-DOT_INLINE void dot_block(const enum ggml_type type, const int n_cols, const char * w, int64_t b, const struct act_column * x, __m256 * acc) {
-    __m256i q = dot_weights(type, w);
-    __m256 d = dot_scale(w);
+#define DOT_GROUP 8 /* blocks whose scales are converted at once */
+
+/* The f16 scales at offset in each of DOT_GROUP blocks. */
+DOT_INLINE __m256 dot_group_scales(const char * w, const size_t bytes, const size_t offset) {
+    uint16_t d[DOT_GROUP];
+#pragma GCC unroll 8
+    for (int i = 0; i < DOT_GROUP; i++) {
+        memcpy(&d[i], w + (size_t) i * bytes + offset, sizeof d[i]);
+    }
+    return _mm256_cvtph_ps(_mm_setr_epi16((short) d[0], (short) d[1], (short) d[2], (short) d[3], (short) d[4], (short) d[5], (short) d[6], (short) d[7]));
+}
+
+/* Adds n_blocks <= DOT_GROUP blocks from b on, scales of the group being given as d_w * d_x and m_w * d_x of each block. */
+DOT_INLINE void dot_group(const enum ggml_type type, const int n_cols, const char * w, const int n_blocks, int64_t b, const struct act_column * x,
+                          float scale[DOT_COLS][DOT_GROUP], float min[DOT_COLS][DOT_GROUP], __m256 acc[4][DOT_COLS]) {
+    const int chains = n_cols == 1 ? 4 : 2;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_blocks; i++, w += dot_block_bytes(type)) {
+        if (i % 2 == 0) {
+            dot_prefetch(w);
+        }
+        __m256i q = dot_weights(type, w);
 #pragma GCC unroll 4
-    for (int c = 0; c < n_cols; c++) {
-        __m256 part = _mm256_cvtepi32_ps(dot_32(type, q, x[c].q + b * 32, x[c].corr + b));
-        __m256 dx = _mm256_broadcast_ss(x[c].d + b);
-        acc[c] = _mm256_fmadd_ps(part, _mm256_mul_ps(d, dx), acc[c]);
-        if (dot_has_min(type)) {
-            __m256 sum = _mm256_zextps128_ps256(_mm_cvtsi32_ss(_mm_setzero_ps(), x[c].sum[b]));
-            acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(dot_scale(w + 2), dx), sum, acc[c]);
+        for (int c = 0; c < n_cols; c++) {
+            __m256 part = _mm256_cvtepi32_ps(dot_32(type, q, x[c].q + (b + i) * 32, x[c].corr + b + i));
+            __m256 * to = &acc[i % chains][c];
+            *to = _mm256_fmadd_ps(part, _mm256_broadcast_ss(&scale[c][i]), *to);
+            if (dot_has_min(type)) {
+                __m256 sum = _mm256_zextps128_ps256(_mm_cvtsi32_ss(_mm_setzero_ps(), x[c].sum[b + i]));
+                *to = _mm256_fmadd_ps(_mm256_broadcast_ss(&min[c][i]), sum, *to);
+            }
         }
     }
 }
 
-/* out[c] = row w of n_blocks times column c. One column has four chains of additions, more columns two each. */
+/* out[c] = row w of n_blocks times column c. One column has four chains of additions, more columns two each. Scales pass through the stack: a
+ * broadcast from memory costs no vector port, of which products leave little. */
 DOT_INLINE void dot_row_blocks(const enum ggml_type type, const int n_cols, const char * w, int64_t n_blocks, const struct act_column * x, float * out) {
     const size_t bytes = dot_block_bytes(type);
     const int chains = n_cols == 1 ? 4 : 2;
     __m256 acc[4][DOT_COLS];
+    float scale[DOT_COLS][DOT_GROUP], min[DOT_COLS][DOT_GROUP];
 #pragma GCC unroll 4
     for (int i = 0; i < chains; i++) {
 #pragma GCC unroll 4
@@ -122,18 +144,25 @@ DOT_INLINE void dot_row_blocks(const enum ggml_type type, const int n_cols, cons
         }
     }
     int64_t b = 0;
-    for (; b + chains <= n_blocks; b += chains) {
+    for (; b + DOT_GROUP <= n_blocks; b += DOT_GROUP, w += DOT_GROUP * bytes) {
+        __m256 d = dot_group_scales(w, bytes, 0);
 #pragma GCC unroll 4
-        for (int i = 0; i < chains; i++) {
-            if (i % 2 == 0) {
-                dot_prefetch(w);
+        for (int c = 0; c < n_cols; c++) {
+            __m256 dx = _mm256_loadu_ps(x[c].d + b);
+            _mm256_storeu_ps(scale[c], _mm256_mul_ps(d, dx));
+            if (dot_has_min(type)) {
+                _mm256_storeu_ps(min[c], _mm256_mul_ps(dot_group_scales(w, bytes, 2), dx));
             }
-            dot_block(type, n_cols, w, b + i, x, acc[i]);
-            w += bytes;
         }
+        dot_group(type, n_cols, w, DOT_GROUP, b, x, scale, min, acc);
     }
     for (; b < n_blocks; b++, w += bytes) {
-        dot_block(type, n_cols, w, b, x, acc[0]);
+#pragma GCC unroll 4
+        for (int c = 0; c < n_cols; c++) {
+            scale[c][0] = _mm256_cvtss_f32(dot_scale(w)) * x[c].d[b];
+            min[c][0] = dot_has_min(type) ? _mm256_cvtss_f32(dot_scale(w + 2)) * x[c].d[b] : 0.0f;
+        }
+        dot_group(type, n_cols, w, 1, b, x, scale, min, acc);
     }
 #pragma GCC unroll 4
     for (int c = 0; c < n_cols; c++) {
