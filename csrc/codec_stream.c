@@ -65,8 +65,8 @@ static enum qt_status make_room(const struct codec * codec, struct codec_stream 
     s->mask = malloc(STREAM_PIECE_MAX * (size_t) capacity * sizeof *s->mask);
     s->head = malloc((size_t) window * (size_t) sizes->head_dim * sizeof *s->head);
     bool moved, got = s->positions && s->rows && s->mask && s->head;
-    enum qt_status status = got ? kv_cache_reserve(&s->cache, ggml_backend_get_default_buffer_type(runner->backend), sizes, GGML_TYPE_F32, (int) capacity, (int) capacity, 0,
-                                                   &moved)
+    enum qt_status status = got ? kv_cache_reserve(&s->cache, ggml_backend_get_default_buffer_type(runner->backend), sizes, GGML_TYPE_F32, (int) capacity,
+                                                   (int) capacity, 0, &moved)
                                 : QT_FAIL(QT_STATUS_OOM, "no memory for a stream over a window of %lld frames", (long long) window);
     if (status != QT_STATUS_OK) {
         codec_stream_free(s);

@@ -49,8 +49,10 @@ enum qt_status sampling_check(const char * who, const struct qt_sampling * s) {
 /* e^x for x <= 0: e^x = 2^k e^r with |r| <= ln2 / 2, e^r by its series, whose 14th term is below 2^-53. */
 static double exponential(double x) {
     static const double ln2_high = 0x1.62e42fefa0000p-1, ln2_low = 0x1.cf79abc9e3b3ap-40; /* the first ends in 17 zero bits: k * ln2_high is exact */
-    static const double inverse_factorial[] = { 1.0,           1.0,            1.0 / 2,        1.0 / 6,         1.0 / 24,        1.0 / 120,       1.0 / 720,
-                                                1.0 / 5040,    1.0 / 40320,    1.0 / 362880,   1.0 / 3628800,   1.0 / 39916800,  1.0 / 479001600, 1.0 / 6227020800.0 };
+    static const double inverse_factorial[] = {
+        1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
+        1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0,
+    };
     x = x < -700.0 ? -700.0 : x;
     double k = rint(x * 0x1.71547652b82fep+0); /* 1 / ln2 */
     double r = (x - k * ln2_high) - k * ln2_low;

@@ -117,7 +117,8 @@ bool KERNEL(mul_rows_takes)(const struct ggml_tensor * dst) { return dst->src[0]
 size_t KERNEL(mul_rows_scratch)(const struct ggml_tensor * dst) { return wide_column_bytes(dst->src[0]->ne[0]) * (size_t) dst->ne[1]; }
 
 /* Rows m0 .. m1-1 of w against columns n0 .. n0 + n_cols - 1. */
-static void block_times_columns(const struct ggml_tensor * dst, const char * columns, const char * w, int64_t m0, int64_t m1, int64_t n0, int n_cols, char * y) {
+static void block_times_columns(const struct ggml_tensor * dst, const char * columns, const char * w, int64_t m0, int64_t m1, int64_t n0, int n_cols,
+                                char * y) {
     const struct ggml_tensor * a = dst->src[0];
     const int64_t K = a->ne[0];
     struct wide_column x[DOT_COLS];
