@@ -42,8 +42,9 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from . import library_version
+        from .output import print_result
 
-        print(f"qwentts {__version__} (library {library_version()})")
+        print_result(f"qwentts {__version__} (library {library_version()})")
         sys.exit(0)
 
 
@@ -105,7 +106,7 @@ def _fill(parser: Parser, module: str, add: str = "add_arguments") -> Parser:
 
 def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callable[[], Any]) -> int:
     from .errors import Cancelled, DownloadError, GenerateError, OutOfMemory, OutputError, QwenTTSError
-    from .output import flush_stdout
+    from .output import drop_stdout, flush_stdout
 
     if sys.stderr is None:  # closed: notes must not end up in standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -119,7 +120,7 @@ def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callabl
     except (KeyboardInterrupt, Cancelled):
         return 130
     except BrokenPipeError:  # the reader of standard output went away
-        _drop_stdout()
+        drop_stdout()
         return 1
     except ImportError as error:  # the library, or a package that it needs
         fail(str(error).removeprefix("qwentts: "), 2)
@@ -129,9 +130,3 @@ def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callabl
         fail("out of memory", 1)
     except QwenTTSError as error:
         fail(error, 2)
-
-
-def _drop_stdout() -> None:
-    """What could not be written must not be tried again when Python ends."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from .bench import PARTS, bench, n_steps
 from .errors import ParameterError
-from .output import Output
+from .output import Output, print_result
 from .tts import TTS
 
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     with TTS(args.model, args.codec, threads=args.threads) as tts:
         with tqdm(total=n_steps(args.runs), unit="part", leave=False, disable=None) as bar:
             figures = bench(tts, frames=args.frames, runs=args.runs, step=bar.update)
-    print(json.dumps(figures, indent=1) if args.json else report(figures))
+    print_result(json.dumps(figures, indent=1) if args.json else report(figures))
     if args.plot:
         with Output(args.plot) as out:
             out.write(plot(figures))

@@ -16,7 +16,7 @@ from . import hub
 from .audio import SUBTYPES, save_wav
 from .engine import CODEC, TALKER, Engine
 from .errors import GenerateError, ModeError, ParameterError
-from .output import check_stdout
+from .output import check_stdout, print_result
 from .reference import read_recording
 from .talker_info import read_talker_info
 from .voice import Voice
@@ -162,8 +162,8 @@ def _rms(samples: np.ndarray) -> float:
 def _report(figures: dict[str, Any], *, as_json: bool) -> None:
     figures = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
     if as_json:
-        print(json.dumps(figures))
+        print_result(json.dumps(figures))
         return
     for path in figures.pop("written", []):
-        print(path)
+        print_result(path)
     print(", ".join(f"{name} {value}" for name, value in figures.items()), file=sys.stderr if not figures.get("self_test") else sys.stdout)

@@ -6,6 +6,7 @@ import argparse
 
 from .convert import convert
 from .errors import ParameterError
+from .output import print_result
 from .tensor_types import variants
 
 
@@ -23,4 +24,4 @@ def run(args: argparse.Namespace) -> None:
     except OSError as error:
         raise ParameterError(f"{error.filename or args.output}: {error.strerror}") from None
     for path in paths:
-        print(path)
+        print_result(str(path))

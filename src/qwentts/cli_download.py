@@ -8,6 +8,7 @@ import sys
 
 from . import hub
 from .download import REPO, download
+from .output import print_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +36,10 @@ def run(args: argparse.Namespace) -> None:
             row.kind: {"path": str(row.path), "bytes": row.n_bytes, "bytes_loaded": row.n_bytes_loaded, "sha256": row.sha256}
             for row in fetched
         }
-        print(json.dumps(rows, indent=1))
+        print_result(json.dumps(rows, indent=1))
         return
     for row in fetched:
-        print(row.path)
+        print_result(str(row.path))
     folder = fetched[0].path.parent
     if folder.resolve() != hub.model_folder().resolve() and not args.quiet:
         print(f"qwentts: names are looked up there with QWENTTS_MODELS={folder.resolve()}", file=sys.stderr)

@@ -12,6 +12,7 @@ import warnings
 from dataclasses import asdict
 from typing import Any
 
+from .output import print_result
 from .quantize import QuantizeResult, TensorResult, quantize, target_variants
 
 PARTS = {  # by the first word of a tensor's name
@@ -59,9 +60,9 @@ def run(args: argparse.Namespace) -> None:
         progress=False if args.quiet or args.json else None,
     )
     if args.json:
-        print(json.dumps(facts(result), indent=1, ensure_ascii=False))
+        print_result(json.dumps(facts(result), indent=1, ensure_ascii=False))
     elif not args.quiet:
-        print(table(result))
+        print_result(table(result))
 
 
 def _one_line(message: Warning | str, *_: Any) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from . import prompt as prompts
 from .audio import SUBTYPES, WavStream, wav_bytes
 from .dump import StageDump
 from .errors import ParameterError
-from .output import STDOUT, Output, check_stdout
+from .output import STDOUT, Output, check_stdout, print_result
 from .speech import Chunk, Speech
 from .tts import DEMO_NOTE, TTS
 from .voice import Voice
@@ -236,11 +236,11 @@ def _report(tts: TTS, said: Speech | Chunk, voice: Voice | None, args: argparse.
     if said.finish_reason in REASONS:
         note(f"warning: finish reason {said.finish_reason}: {REASONS[said.finish_reason].format(max_frames=said.max_frames)}")
     if args.json:
-        print(json.dumps(_figures(tts, said, voice)), file=_json_stream(args), flush=True)
-
-
-def _json_stream(args: argparse.Namespace) -> TextIO:
-    return sys.stderr if args.output == STDOUT else sys.stdout  # standard output may be the WAV
+        figures = json.dumps(_figures(tts, said, voice))
+        if args.output == STDOUT:  # standard output is the WAV
+            print(figures, file=sys.stderr)
+        else:
+            print_result(figures)
 
 
 def _figures(tts: TTS, said: Speech | Chunk, voice: Voice | None) -> dict[str, Any]:

@@ -117,6 +117,7 @@ def print_result(text: str, what: str = "the result") -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
+        drop_stdout()
         raise OutputError(f"{what} cannot be printed: {error.strerror}") from None
     flush_stdout()
 
@@ -129,7 +130,14 @@ def flush_stdout() -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
+        drop_stdout()
         raise OutputError(f"standard output cannot be written: {error.strerror}") from None
+
+
+def drop_stdout() -> None:
+    """What could not be written must not be tried again when Python ends."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _appends(number: int) -> bool:

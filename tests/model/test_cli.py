@@ -276,7 +276,9 @@ def test_a_write_that_fails_midway_ends_with_one(tmp_path):
     for words in ([*VOICE, "--max-new", "3", "Hello.", "--json", "-o", "x.wav"], ["inspect", TALKER], ["--version"]):
         command = shlex.join([*QWENTTS, *words])
         done = subprocess.run(["sh", "-c", f"{command} > /dev/full"], capture_output=True, cwd=tmp_path, timeout=60)
-        assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"No space left" in done.stderr, done.stderr
+        *before, last = done.stderr.decode().splitlines()
+        assert done.returncode == 1 and last.startswith("qwentts: error: ") and "No space left" in last, done.stderr
+        assert all(line.startswith("qwentts: warning: ") for line in before), "the frame limit, and no traceback"
 
 
 def test_figures_without_a_standard_output_are_refused(tmp_path):
