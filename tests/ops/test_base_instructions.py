@@ -32,7 +32,8 @@ def library_objects() -> list[Path]:
     folder = next((f for f in program("op_runner").parents if (f / "compile_commands.json").is_file()), None)
     assert folder is not None, f"no compile_commands.json above {program('op_runner')}: not a CMake build of this project"
     commands = json.loads((folder / "compile_commands.json").read_text(encoding="utf-8"))
-    outputs = [Path(row["directory"]) / (row.get("output") or re.search(r" -o (\S+)", row["command"])[1]) for row in commands]
+    # the field "output" counts from the top folder, which "directory" is with Ninja only
+    outputs = [Path(row["directory"]) / re.search(r" -o (\S+)", row["command"])[1] for row in commands]
     return [path for path in outputs if PROGRAM_OBJECTS not in path.relative_to(folder).parts]
 
 
