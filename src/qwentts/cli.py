@@ -8,6 +8,8 @@ code 1. Ctrl-C: 130. Warnings are single lines too and leave the exit code 0.
 from __future__ import annotations
 
 import argparse
+import io
+import logging
 import os
 import signal
 import sys
@@ -50,7 +52,9 @@ class _Version(argparse.Action):
 
 def fail(message: object, code: int) -> NoReturn:
     """Print the error as one line and exit."""
-    text = " ".join(str(message).split())
+    from .output import printable
+
+    text = printable(" ".join(str(message).split()))
     print(f"qwentts: error: {text}", file=sys.stderr)
     sys.exit(code)
 
@@ -110,7 +114,16 @@ def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callabl
 
     if sys.stderr is None:  # closed: notes must not end up in standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a partial file goes away
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a path or a file's text may hold what the terminal's encoding lacks
+            stream.reconfigure(errors="backslashreplace")
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
+            signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that a partial file goes away
+    warnings = logging.StreamHandler(sys.stderr)  # what the library warns of, such as a damaged tensor
+    warnings.addFilter(lambda record: record.levelno == logging.WARNING)  # an error is raised as well
+    warnings.setFormatter(logging.Formatter("qwentts: warning: %(message)s"))
+    logging.getLogger("qwentts").addHandler(warnings)
     try:
         args = make_parser().parse_args(arguments)
         ready()
@@ -130,3 +143,5 @@ def _run(make_parser: Callable[[], Parser], arguments: list[str], ready: Callabl
         fail("out of memory", 1)
     except QwenTTSError as error:
         fail(error, 2)
+    finally:
+        logging.getLogger("qwentts").removeHandler(warnings)

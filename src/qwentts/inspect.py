@@ -14,7 +14,7 @@ from .language import CODES
 from .model_file import ModelFile, TensorInfo
 from .talker_info import read_talker_info
 from .tensor_types import FILE_TYPES, choose_types, type_name
-from .tokenizer import CONTROL, USER_DEFINED, missing_merges
+from .tokenizer import CONTROL, USER_DEFINED, are_token_types, missing_merges
 
 TALKER_ARCH, CODEC_ARCH = "qwen3-tts", "qwen3-tts-tokenizer"
 KINDS = {TALKER_ARCH: "talker", CODEC_ARCH: "codec"}
@@ -65,8 +65,8 @@ def inspect_file(path: str | os.PathLike[str]) -> dict[str, Any]:
         "path": os.fspath(path),
         "bytes": os.path.getsize(path),
         "kind": kind,
-        "architecture": arch,
-        "name": file.get("general.name"),
+        "architecture": _plain(arch),
+        "name": _plain(file.get("general.name")),
     }
     if kind == "talker":
         facts["talker"] = _talker(file)
@@ -99,7 +99,7 @@ def _talker(file: ModelFile) -> dict[str, Any]:
         "size": info.model_size,
         "languages": [name for name in info.languages if "dialect" not in name],
         "speakers": [{"name": name, "dialect": info.dialects.get(name)} for name in info.speakers],
-        "code_groups": file.get("qwen3-tts.num_code_groups"),
+        "code_groups": _plain(file.get("qwen3-tts.num_code_groups")),
         "generation": dict(info.generation),
     }
 
@@ -130,7 +130,7 @@ def _memory(file: ModelFile, tensors: list[TensorInfo], parts: dict[str, dict[st
 def _variant(file: ModelFile, tensors: list[TensorInfo]) -> str | None:
     """The variant by its key, else by the type most matrices of blocks have."""
     number = file.get("general.file_type")
-    by_key = next((name for name, value in FILE_TYPES.items() if value == number), None)
+    by_key = next((name for name, value in FILE_TYPES.items() if isinstance(number, int) and value == number), None)
     if by_key is not None:
         return by_key
     counts: Counter[str] = Counter()
@@ -171,7 +171,7 @@ def _warnings(file: ModelFile, kind: str, tensors: list[TensorInfo]) -> list[str
         found.append(f"{len(unused)} tensors have names that no part of the model reads: {_some(unused)}")
     if kind == "talker":
         tokens, types, merges = (file.get(f"tokenizer.ggml.{key}") for key in ("tokens", "token_type", "merges"))
-        if not isinstance(tokens, list) or not isinstance(merges, list) or types is None or len(types) != len(tokens):
+        if not isinstance(tokens, list) or not isinstance(merges, list) or not are_token_types(types, len(tokens)):
             found.append("the tokenizer's tokens, token types or merges are missing: this file cannot speak")
         else:
             added = {i for i, kind_of in enumerate(types) if kind_of in (CONTROL, USER_DEFINED)}
@@ -196,7 +196,7 @@ def report(facts: dict[str, Any]) -> str:
     """The facts as a short text."""
     lines = [
         f"{facts['path']}: {facts['kind']}, architecture {facts['architecture']}, {facts['bytes'] / 1e6:.1f} MB",
-        f"name        {facts['name']}",
+        f"name        {' '.join(str(facts['name']).split())}",
     ]
     talker = facts.get("talker")
     if talker and "problem" in talker:

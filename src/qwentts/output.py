@@ -46,6 +46,8 @@ class Output:
                 self._stream = open(self._partial, "wb")  # noqa: SIM115  closed in __exit__
         except OSError as error:
             raise ParameterError(f"output {self.name!r} cannot be written: {error.strerror}") from None
+        except RuntimeError as error:  # of resolve, before Python 3.13
+            raise ParameterError(f"output {self.name!r} cannot be written: {error}") from None
         return self
 
     def write(self, data: bytes) -> None:
@@ -113,13 +115,18 @@ def print_result(text: str, what: str = "the result") -> None:
     """A line or more on standard output, which must be there and take it."""
     check_stdout(what)
     try:
-        print(text)
+        print(printable(text))
     except BrokenPipeError:
         raise
     except OSError as error:
         drop_stdout()
         raise OutputError(f"{what} cannot be printed: {error.strerror}") from None
     flush_stdout()
+
+
+def printable(text: str) -> str:
+    """The text with control characters, which a file may hold to trick a terminal, as escapes."""
+    return "".join(c if c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f" or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def flush_stdout() -> None:

@@ -108,7 +108,7 @@ def quantize(
     _check_target(source, target)
     file = ModelFile.open(source)
     architecture = file.get("general.architecture")
-    if architecture not in ARCHITECTURES:
+    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         raise ModelFileError(f"{file.path}: general.architecture is {architecture!r}, valid are {', '.join(ARCHITECTURES)}")
     tensors = file.tensors()
     choices = choose_types({t.name: t.shape for t in tensors}, variant, predictor_type)
@@ -147,6 +147,8 @@ def _check_target(source: str | os.PathLike[str], target: str | os.PathLike[str]
         same = False
     if same:
         raise ParameterError(f"output {os.fspath(target)!r} is the source itself: name another file")
+    if Path(target).is_fifo():
+        raise ParameterError(f"output {os.fspath(target)!r} is a pipe: the hash of the source is written at the start when all else is")
 
 
 def _refuse_quantized(path: str, tensors: list[TensorInfo]) -> None:

@@ -73,6 +73,8 @@ def _setting(file: ModelFile, name: str) -> Any:
         kinds, expected = int, "a whole number"
     if value is not None and not (isinstance(value, kinds) and isinstance(value, bool) == (kinds is bool)):
         raise ModelFileError(f"{file.path}: {key} is {value!r:.80}, expected {expected}")
+    if value is not None and name == "max_new_tokens" and value < 1:
+        raise ModelFileError(f"{file.path}: {key} is {value}, valid are whole numbers from 1 (frames)")
     return value
 
 

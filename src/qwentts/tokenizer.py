@@ -15,6 +15,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Container, Mapping
 from operator import methodcaller
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ SPLIT = (
 )
 _SPACE = methodcaller("partition", " ")
 CONTROL, USER_DEFINED = 3, 4  # token types of the added tokens
+MOST_TYPE = 6  # normal, unknown, control, user defined, unused, byte
 
 
 def missing_merges(ids: Mapping[str, int], added: Container[int], merges: list[str]) -> list[tuple[int, str]]:
@@ -104,13 +106,22 @@ class Tokenizer:
         tokens = file.require("tokenizer.ggml.tokens", list)
         merges = file.require("tokenizer.ggml.merges", list)
         types = file.get("tokenizer.ggml.token_type")
-        if types is None or len(types) != len(tokens):
-            raise ModelFileError(f"{file.path}: tokenizer.ggml.token_type does not have one entry for each of {len(tokens)} tokens")
+        if not are_token_types(types, len(tokens)):
+            raise ModelFileError(
+                f"{file.path}: tokenizer.ggml.token_type is {types!r:.60}, expected a whole number from 1 to {MOST_TYPE} for each of"
+                f" {len(tokens)} tokens"
+            )
         return cls(tokens, types, merges, path=file.path)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`; added tokens spelled out in it become their ids, as in the official tokenizer."""
         return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def are_token_types(types: Any, n_tokens: int) -> bool:
+    """The value of tokenizer.ggml.token_type is one known number for each token."""
+    is_array = isinstance(types, np.ndarray) and types.dtype.kind in "iu" and types.size == n_tokens
+    return is_array and bool(((types >= 1) & (types <= MOST_TYPE)).all())
 
 
 class TokenizerThread(threading.Thread):

@@ -24,7 +24,8 @@ SLICE_VALUES = 4 << 20  # 16 MiB of float32 at a time
 def verify_file(path: str | os.PathLike[str], progress: Callable[[int], Any] | None = None) -> list[dict[str, str]]:
     """Findings as (tensor, finding); progress is called with the number of bytes read. Raises ModelFileError for what is no GGUF file."""
     file = ModelFile.open(path)
-    ours = file.get("general.architecture") in (TALKER_ARCH, CODEC_ARCH)
+    architecture = file.get("general.architecture")
+    ours = isinstance(architecture, str) and architecture in (TALKER_ARCH, CODEC_ARCH)
     findings: list[dict[str, str]] = []
     try:
         with Path(path).open("rb") as stream:
