@@ -299,8 +299,14 @@ void op_list_fill_perf(struct op_list * l) {
     op_list_add2(l, GGML_OP_SNAKE, build_snake, (const int64_t[4]) { 96000, 96 }, (const int64_t[4]) { 1, 96 });
     c = op_list_add2(l, GGML_OP_RMS_NORM, build_rms_norm, (const int64_t[4]) { 2048, 64 }, NULL);
     c->f[0] = 1e-6f;
-    c = op_list_add2(l, GGML_OP_FLASH_ATTN_EXT, build_flash_attn, (const int64_t[4]) { 128, 1, 16 }, (const int64_t[4]) { 128, 1024, 8 });
-    c->f[0] = 0.0883883f;
+    static const struct { int rows, n; } talker[] = { { 1, 64 }, { 1, 512 }, { 1, 2048 }, { 34, 128 }, { 256, 256 }, { 256, 2048 } };
+    for (int s = 0; s < N_OF(talker); s++) {
+        c = op_list_add2(l, GGML_OP_FLASH_ATTN_EXT, build_flash_attn, (const int64_t[4]) { 128, talker[s].rows, 16 }, (const int64_t[4]) { 128, talker[s].n, 8 });
+        c->type = c->type_b = GGML_TYPE_F16;
+        c->la = LAYOUT_PERMUTED;
+        c->f[0] = 0.0883883f;
+        c->row_step = talker[s].rows > 1 ? 37 : 1;
+    }
     c = op_list_add2(l, GGML_OP_FLASH_ATTN_EXT, build_flash_attn, (const int64_t[4]) { 64, 200, 16 }, (const int64_t[4]) { 64, 200, 16 });
     c->f[0] = 0.125f;
     op_list_name(l);
