@@ -22,6 +22,10 @@ struct cpu_task {
 /* All threads of the task meet here; memory written before is seen after. */
 void cpu_barrier(const struct cpu_task * task);
 
+/* The next of the units 0, 1, 2, ... that no thread has taken since the op began or all threads last met: a core that is slowed down by what else runs on it
+ * then takes fewer. own: of this thread, 0 before its first call. */
+int64_t cpu_claim(const struct cpu_task * task, int64_t * own);
+
 /* This thread's part [*first, *last) of n items, in multiples of grain (the last part takes the rest). */
 static inline void cpu_range(const struct cpu_task * task, int64_t n, int64_t grain, int64_t * first, int64_t * last) {
     int64_t units = (n + grain - 1) / grain;

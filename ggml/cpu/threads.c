@@ -33,6 +33,7 @@ struct cpu_pool {
     struct gate start;            /* advanced once a run */
     struct gate barrier;          /* advanced by the last to arrive */
     _Alignas(64) atomic_int arrived;
+    _Alignas(64) atomic_llong claimed; /* units since the last barrier */
     int nth;
     int n_workers;                /* threads that really run, nth - 1 once the pool is made */
     bool spins;                   /* false with more threads than cores: the awaited one needs ours */
@@ -143,6 +144,7 @@ void cpu_pool_barrier(struct cpu_pool * pool, int ith) {
     unsigned seen = atomic_load_explicit(&pool->barrier.value, memory_order_relaxed);
     if (atomic_fetch_add(&pool->arrived, 1) == pool->nth - 1) {
         atomic_store_explicit(&pool->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&pool->claimed, 0, memory_order_relaxed);
         gate_advance(&pool->barrier);
     } else {
         gate_wait(&pool->barrier, seen, pool->spins, spin_ns);
@@ -153,6 +155,10 @@ void cpu_barrier(const struct cpu_task * task) {
     if (task->nth > 1) {
         cpu_pool_barrier(task->pool, task->ith);
     }
+}
+
+int64_t cpu_claim(const struct cpu_task * task, int64_t * own) {
+    return task->nth > 1 ? atomic_fetch_add_explicit(&task->pool->claimed, 1, memory_order_relaxed) : (*own)++;
 }
 
 static void * worker_main(void * p) {
@@ -190,6 +196,7 @@ struct cpu_pool * cpu_pool_new(int n_threads) {
     pool->caller_spin_ns = SPIN_MOST_NS;
     pool->process = getpid();
     atomic_init(&pool->arrived, 0);
+    atomic_init(&pool->claimed, 0); /* and 0 again after the barrier that ends a run */
     if (!gate_init(&pool->start)) {
         free(pool);
         return NULL;

@@ -1,12 +1,13 @@
 /* amx.h - F32 products from BF16 tiles, for the tier that has them: a block of up to 32 rows by 32 columns.
- *   out[m][t] = sum over steps s, k < 32 of w[m][s, k] * x[s, k][t + offset of s]
+ *   out[m][n] = sum over steps s, k < 32 of row m's value (s, k) times column n's
  * A float is a sum of BF16 parts of eight bits each: F32 three, F16 two, BF16 one. A product of floats is the sum of the products of their parts i and j.
  * Those with i + j < order are taken. Order 3 leaves out what is of order 2^-24: as good as fused multiply-adds, and better, since the
- * sum is taken in chunks of AMX_CHUNK steps, each of which starts at zero. Order 2 leaves out 2^-17 of a term, with either sign (parts are then rounded,
- * not cut off), and takes three products of F16 weights instead of five.
- * An output depends on its own row and column alone, never on the block it is in.
+ * sum is taken in chunks of about AMX_CHUNK steps, each of which starts at zero. Order 2 leaves out 2^-17 of a term, with either sign (parts are then
+ * rounded, not cut off), and takes three products of F16 weights instead of five.
+ * An output depends on its own row and column alone, never on the block it is in, nor on which of the two the weights are.
  *
- * Layout: w [step][part][tile of 16 rows][row][32 k], x [pair of k][t] of one 32-bit word each (even k below), parts x_part bytes apart. */
+ * A tile of rows is 16 of them, 32 k side by side: 64 bytes a row. A tile of columns is 16 pairs of k, 16 columns side by side, one 32-bit word each (even k
+ * below). Rows of tiles should start on cache lines: a tile of rows that cross them takes seven times as long to load. */
 #pragma once
 
 #include "../vec.h"
@@ -18,21 +19,26 @@
 #define AMX_TILE 1024       /* bytes */
 #define AMX_BLOCK 32        /* rows and columns of a block */
 #define AMX_PARTS 3         /* most parts of a float */
-#define AMX_W_STEP(parts) ((size_t) (parts) * 2 * AMX_TILE) /* bytes of a step of w */
+#define AMX_STEP(parts) ((size_t) (parts) * 2 * AMX_TILE) /* bytes of a packed step: [part][tile of 16][16][64 bytes] */
 #define AMX_CHUNK 24        /* steps whose sum starts at zero: adding chunks up costs 2 % of their time */
 
 #define AMX_INLINE static inline __attribute__((always_inline))
 
+/* Where the rows or the columns of a block lie: step (b, k) at at + b * block + tap[k]. In bytes. */
+struct amx_operand {
+    const char * at;
+    int64_t row;         /* from one row of a tile to the next */
+    int64_t tile;        /* to the second tile */
+    int64_t part;        /* from one part to the next */
+    int64_t block;       /* from one block of 32 k to the next */
+    const int64_t * tap; /* of each tap; NULL: one tap at 0 */
+};
+
 struct amx_job {
-    const char * w;
-    const char * x;
-    int64_t x_pair;      /* bytes from one pair of k to the next */
-    int64_t x_part;      /* bytes from one part to the next */
-    int64_t n_blocks;    /* steps: blocks of k, and the taps of each */
-    int64_t x_block;     /* bytes from one block of k to the next */
-    const int64_t * tap; /* offsets in t; NULL: one tap at 0 */
-    int64_t n_taps;
+    struct amx_operand rows, columns;
+    int64_t n_blocks, n_taps;
     float (*out)[AMX_BLOCK];
+    bool add;            /* to what out holds */
 };
 
 /* Tiles 0-3 add up, 4 and 5 hold rows, 6 and 7 columns. */
@@ -51,60 +57,62 @@ static inline void amx_end(void) { _tile_release(); }
 /* The compiler does not know what tile loads read. */
 #define AMX_WRITTEN() __asm__ volatile("" ::: "memory")
 
-AMX_INLINE void amx_load_w(const int tiles, const char * w) {
-    _tile_loadd(4, w, 64);
+AMX_INLINE void amx_load_rows(const int tiles, const struct amx_operand * rows, const char * at) {
+    _tile_loadd(4, at, rows->row);
     if (tiles > 1) {
-        _tile_loadd(5, w + AMX_TILE, 64);
+        _tile_loadd(5, at + rows->tile, rows->row);
     }
 }
 
-AMX_INLINE void amx_load_x(const int tiles, const char * x, int64_t x_pair) {
-    _tile_loadd(6, x, x_pair);
+AMX_INLINE void amx_load_columns(const int tiles, const struct amx_operand * columns, const char * at) {
+    _tile_loadd(6, at, columns->row);
     if (tiles > 1) {
-        _tile_loadd(7, x + 64, x_pair);
+        _tile_loadd(7, at + columns->tile, columns->row);
     }
 }
 
-AMX_INLINE void amx_multiply(const int w_tiles, const int x_tiles) {
+AMX_INLINE void amx_multiply(const int row_tiles, const int column_tiles) {
     _tile_dpbf16ps(0, 4, 6);
-    if (x_tiles > 1) {
+    if (column_tiles > 1) {
         _tile_dpbf16ps(1, 4, 7);
     }
-    if (w_tiles > 1) {
+    if (row_tiles > 1) {
         _tile_dpbf16ps(2, 5, 6);
     }
-    if (w_tiles > 1 && x_tiles > 1) {
+    if (row_tiles > 1 && column_tiles > 1) {
         _tile_dpbf16ps(3, 5, 7);
     }
 }
 
-/* What the tiles 4 to 7 are filled with: constants where a step is inlined. */
+/* What the tiles 4 to 7 are filled with: constants where a step is inlined, but for the addresses. */
 struct amx_at {
-    const int w_parts, x_parts, w_tiles, x_tiles;
-    const char * w, * x;
-    int64_t x_pair, x_part;
-    int w_loaded, x_loaded;
+    const bool w_rows; /* the weights are the rows */
+    const int w_parts, x_parts, row_tiles, column_tiles;
+    const struct amx_job * job;
+    const char * rows, * columns;
+    int row_loaded, column_loaded;
 };
 
-/* Part i of w times part j of x, if there are such. */
+/* Part i of the weights times part j of the others, if there are such. */
 AMX_INLINE void amx_product(struct amx_at * at, const int i, const int j) {
+    const int row = at->w_rows ? i : j, column = at->w_rows ? j : i;
     if (i >= at->w_parts || j >= at->x_parts) {
         return;
     }
-    if (i != at->w_loaded) {
-        amx_load_w(at->w_tiles, at->w + i * 2 * AMX_TILE);
-        at->w_loaded = i;
+    if (row != at->row_loaded) {
+        amx_load_rows(at->row_tiles, &at->job->rows, at->rows + row * at->job->rows.part);
+        at->row_loaded = row;
     }
-    if (j != at->x_loaded) {
-        amx_load_x(at->x_tiles, at->x + j * at->x_part, at->x_pair);
-        at->x_loaded = j;
+    if (column != at->column_loaded) {
+        amx_load_columns(at->column_tiles, &at->job->columns, at->columns + column * at->job->columns.part);
+        at->column_loaded = column;
     }
-    amx_multiply(at->w_tiles, at->x_tiles);
+    amx_multiply(at->row_tiles, at->column_tiles);
 }
 
 /* All i + j < order, one of the two changing at a time, so that few tiles are loaded twice. */
 AMX_INLINE void amx_step(const int order, struct amx_at at) {
-    at.w_loaded = at.x_loaded = -1;
+    at.row_loaded = at.column_loaded = -1;
     if (order == 3) {
         amx_product(&at, 0, 2);
         amx_product(&at, 0, 1);
@@ -119,72 +127,65 @@ AMX_INLINE void amx_step(const int order, struct amx_at at) {
     }
 }
 
-AMX_INLINE void amx_zero(const int w_tiles, const int x_tiles) {
+AMX_INLINE void amx_zero(const int row_tiles, const int column_tiles) {
     _tile_zero(0);
-    if (x_tiles > 1) {
+    if (column_tiles > 1) {
         _tile_zero(1);
     }
-    if (w_tiles > 1) {
+    if (row_tiles > 1) {
         _tile_zero(2);
     }
-    if (w_tiles > 1 && x_tiles > 1) {
+    if (row_tiles > 1 && column_tiles > 1) {
         _tile_zero(3);
     }
 }
 
-AMX_INLINE void amx_store(const int w_tiles, const int x_tiles, float (*out)[AMX_BLOCK]) {
+AMX_INLINE void amx_store(const int row_tiles, const int column_tiles, float (*out)[AMX_BLOCK]) {
     const int64_t row = sizeof out[0];
     _tile_stored(0, &out[0][0], row);
-    if (x_tiles > 1) {
+    if (column_tiles > 1) {
         _tile_stored(1, &out[0][AMX_ROWS], row);
     }
-    if (w_tiles > 1) {
+    if (row_tiles > 1) {
         _tile_stored(2, &out[AMX_ROWS][0], row);
     }
-    if (w_tiles > 1 && x_tiles > 1) {
+    if (row_tiles > 1 && column_tiles > 1) {
         _tile_stored(3, &out[AMX_ROWS][AMX_ROWS], row);
     }
 }
 
-/* Parts and tiles are constants where this is inlined. */
-AMX_INLINE void amx_fixed(const struct amx_job * job, const int order, const int w_parts, const int x_parts, const int w_tiles, const int x_tiles) {
+/* One chunk. Parts and tiles are constants where this is inlined. */
+AMX_INLINE void amx_fixed(const struct amx_job * job, const bool w_rows, const int order, const int w_parts, const int x_parts, const int row_tiles,
+                          const int column_tiles) {
     float more[AMX_BLOCK][AMX_BLOCK] __attribute__((aligned(64)));
-    const char * w = job->w;
-    int64_t in_chunk = 0;
-    bool first = true;
-    amx_zero(w_tiles, x_tiles);
-    for (int64_t b = 0; b < job->n_blocks; b++) {
-        const char * x = job->x + b * job->x_block;
-        for (int64_t k = 0; k < job->n_taps; k++, w += AMX_W_STEP(w_parts)) {
-            amx_step(order, (struct amx_at) { .w_parts = w_parts, .x_parts = x_parts, .w_tiles = w_tiles, .x_tiles = x_tiles, .w = w,
-                                              .x = job->tap ? x + 4 * job->tap[k] : x, .x_pair = job->x_pair, .x_part = job->x_part });
-            if (++in_chunk < AMX_CHUNK && (b + 1 < job->n_blocks || k + 1 < job->n_taps)) {
-                continue;
-            }
-            in_chunk = 0;
-            amx_store(w_tiles, x_tiles, first ? job->out : more);
-            amx_zero(w_tiles, x_tiles);
-            for (int m = 0; m < (first ? 0 : w_tiles * AMX_ROWS); m++) {
-                for (int v = 0; v < x_tiles; v++) {
-                    vf_store(&job->out[m][v * VF_N], vf_add(vf_load(&job->out[m][v * VF_N]), vf_load(&more[m][v * VF_N])));
-                }
-            }
-            first = false;
+    const char * rows = job->rows.at, * columns = job->columns.at;
+    amx_zero(row_tiles, column_tiles);
+    for (int64_t b = 0; b < job->n_blocks; b++, rows += job->rows.block, columns += job->columns.block) {
+        for (int64_t k = 0; k < job->n_taps; k++) {
+            amx_step(order, (struct amx_at) { .w_rows = w_rows, .w_parts = w_parts, .x_parts = x_parts, .row_tiles = row_tiles, .column_tiles = column_tiles,
+                                              .job = job, .rows = job->rows.tap ? rows + job->rows.tap[k] : rows,
+                                              .columns = job->columns.tap ? columns + job->columns.tap[k] : columns });
+        }
+    }
+    amx_store(row_tiles, column_tiles, job->add ? more : job->out);
+    for (int m = 0; m < (job->add ? row_tiles * AMX_ROWS : 0); m++) {
+        for (int v = 0; v < column_tiles; v++) {
+            vf_store(&job->out[m][v * VF_N], vf_add(vf_load(&job->out[m][v * VF_N]), vf_load(&more[m][v * VF_N])));
         }
     }
 }
 
-AMX_INLINE void amx_tiles(const struct amx_job * job, const int order, const int w_parts, const int x_parts, int rows, int cols) {
+AMX_INLINE void amx_tiles(const struct amx_job * job, const bool w_rows, const int order, const int w_parts, const int x_parts, int rows, int cols) {
     if (rows > AMX_ROWS) {
         if (cols > AMX_ROWS) {
-            amx_fixed(job, order, w_parts, x_parts, 2, 2);
+            amx_fixed(job, w_rows, order, w_parts, x_parts, 2, 2);
         } else {
-            amx_fixed(job, order, w_parts, x_parts, 2, 1);
+            amx_fixed(job, w_rows, order, w_parts, x_parts, 2, 1);
         }
     } else if (cols > AMX_ROWS) {
-        amx_fixed(job, order, w_parts, x_parts, 1, 2);
+        amx_fixed(job, w_rows, order, w_parts, x_parts, 1, 2);
     } else {
-        amx_fixed(job, order, w_parts, x_parts, 1, 1);
+        amx_fixed(job, w_rows, order, w_parts, x_parts, 1, 1);
     }
 }
 
@@ -194,25 +195,17 @@ static inline int amx_parts(enum ggml_type type, int order) {
     return exact < order ? exact : order;
 }
 
-/* rows and cols of a block, 1 .. AMX_BLOCK. Rows are the weights. */
-static inline void amx_run_weights_in_rows(const struct amx_job * job, int order, int parts, int rows, int cols) {
-    switch (10 * order + parts) {
-        case 21: amx_tiles(job, 2, 1, 2, rows, cols); break;
-        case 22: amx_tiles(job, 2, 2, 2, rows, cols); break;
-        case 31: amx_tiles(job, 3, 1, 3, rows, cols); break;
-        case 32: amx_tiles(job, 3, 2, 3, rows, cols); break;
-        default: amx_tiles(job, 3, 3, 3, rows, cols); break;
-    }
-}
+/* Blocks of 32 k that make a chunk. */
+static inline int64_t amx_chunk_blocks(int64_t n_taps) { return n_taps < AMX_CHUNK ? AMX_CHUNK / n_taps : 1; }
 
-/* The other way round. */
-static inline void amx_run_weights_in_columns(const struct amx_job * job, int order, int parts, int rows, int cols) {
+/* One chunk; rows and cols of the block, 1 .. AMX_BLOCK; parts are those of the weights. */
+AMX_INLINE void amx_run(const struct amx_job * job, const bool w_rows, int order, int parts, int rows, int cols) {
     switch (10 * order + parts) {
-        case 21: amx_tiles(job, 2, 2, 1, rows, cols); break;
-        case 22: amx_tiles(job, 2, 2, 2, rows, cols); break;
-        case 31: amx_tiles(job, 3, 3, 1, rows, cols); break;
-        case 32: amx_tiles(job, 3, 3, 2, rows, cols); break;
-        default: amx_tiles(job, 3, 3, 3, rows, cols); break;
+        case 21: amx_tiles(job, w_rows, 2, 1, 2, rows, cols); break;
+        case 22: amx_tiles(job, w_rows, 2, 2, 2, rows, cols); break;
+        case 31: amx_tiles(job, w_rows, 3, 1, 3, rows, cols); break;
+        case 32: amx_tiles(job, w_rows, 3, 2, 3, rows, cols); break;
+        default: amx_tiles(job, w_rows, 3, 3, 3, rows, cols); break;
     }
 }
 
@@ -271,7 +264,7 @@ static inline void amx_pack_pair(const float * even, const float * odd, int64_t 
     }
 }
 
-/* 32 consecutive k of a row of w, as two vectors, into its rows of the parts' tiles. */
+/* 32 values as two vectors, into their rows of the parts' tiles. */
 AMX_INLINE void amx_pack_row(__m512 lo, __m512 hi, const int parts, char * out) {
 #pragma GCC unroll 3
     for (int p = 0; p < parts; p++) {
@@ -279,29 +272,47 @@ AMX_INLINE void amx_pack_row(__m512 lo, __m512 hi, const int parts, char * out) 
     }
 }
 
-/* 16 x 16 words turned over, rows row and out_row bytes apart: pairs of columns become rows of w, and the reverse. */
-static inline void amx_turn(const char * x, int64_t row, char * out, int64_t out_row) {
-    __m512i a[16], b[16];
-    for (int i = 0; i < 16; i++) {
-        a[i] = _mm512_loadu_si512(x + i * row);
-    }
+/* 16 x 16 words turned over. */
+AMX_INLINE void amx_turn_rows(__m512i a[AMX_ROWS]) {
+    __m512i b[AMX_ROWS];
+#pragma GCC unroll 16
     for (int i = 0; i < 16; i += 2) { /* words of two rows side by side */
         b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
         b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < 16; i += 4) { /* of four */
         a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
         a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
         a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
         a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < 4; i++) { /* a[4 g + i]: rows 4 g .. 4 g + 3 of columns i, 4 + i, 8 + i, 12 + i */
         __m512i low01 = _mm512_shuffle_i32x4(a[i], a[4 + i], 0x44), low23 = _mm512_shuffle_i32x4(a[8 + i], a[12 + i], 0x44);
         __m512i high01 = _mm512_shuffle_i32x4(a[i], a[4 + i], 0xee), high23 = _mm512_shuffle_i32x4(a[8 + i], a[12 + i], 0xee);
-        _mm512_storeu_si512(out + out_row * i, _mm512_shuffle_i32x4(low01, low23, 0x88));
-        _mm512_storeu_si512(out + out_row * (4 + i), _mm512_shuffle_i32x4(low01, low23, 0xdd));
-        _mm512_storeu_si512(out + out_row * (8 + i), _mm512_shuffle_i32x4(high01, high23, 0x88));
-        _mm512_storeu_si512(out + out_row * (12 + i), _mm512_shuffle_i32x4(high01, high23, 0xdd));
+        b[i] = _mm512_shuffle_i32x4(low01, low23, 0x88);
+        b[4 + i] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
+        b[8 + i] = _mm512_shuffle_i32x4(high01, high23, 0x88);
+        b[12 + i] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {
+        a[i] = b[i];
+    }
+}
+
+/* The same in memory, rows row and out_row bytes apart: pairs of columns become rows, and the reverse. */
+static inline void amx_turn(const char * x, int64_t row, char * out, int64_t out_row) {
+    __m512i a[AMX_ROWS];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {
+        a[i] = _mm512_loadu_si512(x + i * row);
+    }
+    amx_turn_rows(a);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {
+        _mm512_storeu_si512(out + i * out_row, a[i]);
     }
 }
 

@@ -1,223 +1,243 @@
-/* conv_amx.c - conv_1d on AMX tiles: the same sums as conv.c, with the reduction in blocks of 32 input channels and the taps inside a block.
- * A tap is an offset into the packed input, so no im2col exists. A time block's input is packed once, by all threads together where there is one
- * block, else by each thread for its own blocks. A thread packs the weights of a panel of 32 output channels when it first meets them: in the file
- * the taps of one channel lie together, here the channels of one tap do. */
+/* conv_amx.c - conv_1d and conv_transpose_1d on AMX tiles: rows are moments in time, columns output channels (or phases of them), and the reduction goes
+ * over blocks of 32 input channels and the taps inside a block. The input is packed once as rows of 32 channels, 64 bytes each, so a tap is an offset of
+ * whole cache lines and no im2col exists.
+ * Narrow convolutions: the threads pack all weights together, then each takes blocks of time, and all panels of columns over each.
+ * Wide ones: the threads pack a chunk of the input together, then share out the panels; a thread packs a chunk of its panels' weights (amx.h) at a time and
+ * takes it over all rows, so that packed weights never leave the L2 cache. A sum is the same in both. */
 #include "conv_amx.h"
 
 #if defined(QT_TIER_AMX)
 
-#include "amx.h"
 #include "conv.h"
+#include "conv_amx_weights.h"
 
-#define INPUT_BYTES (2048 * 1024)  /* of a block's packed input: a panel takes so long over it that it may come from the L3 cache */
-#define PANEL_BYTES (768 * 1024)   /* of packed weights, read again every 32 columns: the widest panel, or all panels of a narrow layer, in 2 MB of L2 */
+#define KEPT_BYTES (1280 * 1024)  /* of packed weights that are all kept: of 2 MB of L2 */
+#define BLOCK_BYTES (384 * 1024)  /* of packed input of a narrow convolution's block */
+#define CHUNK_BYTES (3072 * 1024) /* of packed input that the threads share: a panel takes so long over it that it may come from the L3 cache */
+#define UNITS_LEAST 6              /* blocks of time a thread, so that the threads end at about the same moment */
 #define CHANNELS_LEAST 16
-#define GATHER_TAPS 16 /* a kernel with more takes the slow way to its weights */
+#define READ_ROWS 64              /* read at a time: pairs of them stay in the L1 cache */
 
 struct amx_plan {
-    struct conv_shape s;
-    int order, parts;              /* of products; BF16 parts of a weight */
-    int64_t n_ic;                  /* blocks of 32 input channels */
-    int64_t block, n_blocks;       /* outputs of a time block, a multiple of AMX_BLOCK; blocks */
-    int64_t n_panels, n_kept;      /* panels of 32 output channels; those that have a place */
-    int64_t phase_len;             /* samples kept of each of the s0 phases */
-    int64_t x_pair;                /* bytes of a pair of channels */
-    int64_t x_part, x_block;       /* bytes of a part and of all parts of 32 channels */
-    size_t panel_bytes, x_bytes, row_bytes, values_bytes, thread_bytes;
+    struct conv_weights w;
+    int64_t step, dilation, before; /* input samples from row to row, from tap to tap; before sample 0 that the first row reads */
+    int64_t n_rows;                 /* of the result */
+    int64_t n_ic, chunk_ic;         /* blocks of 32 input channels; those of a chunk of the reduction */
+    int64_t block;                  /* rows of a block or chunk of time, a multiple of AMX_BLOCK */
+    bool keeps;                     /* all packed weights */
+    int64_t x_rows, x_part, x_block; /* packed rows of a block; bytes of a part and of all parts of 32 channels */
+    size_t weights_bytes, x_bytes, sums_bytes, taps_bytes, thread_bytes;
+    int order;
 };
 
 bool KERNEL(conv_amx_takes)(const struct ggml_tensor * dst) {
-    return dst->src[0]->ne[1] >= CHANNELS_LEAST && dst->src[0]->ne[2] >= CHANNELS_LEAST;
+    return dst->src[CONV_SRC_KERNEL]->ne[1] >= CHANNELS_LEAST && dst->src[CONV_SRC_KERNEL]->ne[2] >= CHANNELS_LEAST;
 }
 
 static struct amx_plan plan_of(const struct ggml_tensor * dst, int nth) {
-    struct amx_plan p = { .s = conv_shape_of(dst), .order = conv_order(dst) };
-    p.parts = amx_parts(dst->src[0]->type, p.order);
-    int64_t halo = conv_halo(&p.s);
-    p.n_ic = conv_ceil_div(p.s.IC, AMX_K);
-    p.n_panels = conv_ceil_div(p.s.OC, AMX_BLOCK);
-    int64_t most = (INPUT_BYTES / (p.n_ic * AMX_K * 2 * p.order) / p.s.s0 - halo) / AMX_BLOCK * AMX_BLOCK;
-    int64_t enough = conv_ceil_div(4 * nth, p.n_panels); /* blocks that give each thread four units */
-    int64_t n = conv_ceil_div(p.s.T_out, most > AMX_BLOCK ? most : AMX_BLOCK);
-    p.block = GGML_PAD(conv_ceil_div(p.s.T_out, n > enough ? n : enough), AMX_BLOCK);
-    p.n_blocks = conv_ceil_div(p.s.T_out, p.block);
-    p.phase_len = p.block + halo;
-    p.x_pair = (GGML_PAD(p.s.s0 * p.phase_len, 16) | 16) * 4; /* an odd number of cache lines */
-    p.x_part = p.x_pair * AMX_K / 2;
+    struct amx_plan p = { .order = conv_order(dst) };
+    p.w = KERNEL(conv_weights_of)(dst, p.order);
+    if (dst->op == GGML_OP_CONV_1D) {
+        struct conv_shape s = conv_shape_of(dst);
+        p.step = s.s0;
+        p.dilation = s.d0;
+        p.before = s.p0;
+        p.n_rows = s.T_out;
+    } else {
+        p.step = p.dilation = 1;
+        p.before = p.w.taps - 1;
+        p.n_rows = dst->src[CONV_SRC_DATA]->ne[0];
+    }
+    p.n_ic = conv_ceil_div(p.w.IC, AMX_K);
+    p.chunk_ic = amx_chunk_blocks(p.w.taps);
+    p.chunk_ic = p.chunk_ic < p.n_ic ? p.chunk_ic : p.n_ic;
+    const size_t panel_bytes = p.w.step_bytes * (size_t) (p.w.taps * p.n_ic);
+    p.keeps = panel_bytes * (size_t) p.w.n_panels <= KEPT_BYTES;
+    const int64_t halo = (p.w.taps - 1) * p.dilation + 1, row_bytes = p.n_ic * p.order * 64;
+    const int64_t most = ((p.keeps ? BLOCK_BYTES : CHUNK_BYTES) / row_bytes - halo) / p.step / AMX_BLOCK * AMX_BLOCK;
+    p.block = GGML_PAD(p.keeps && nth > 1 ? conv_ceil_div(p.n_rows, UNITS_LEAST * nth) : p.n_rows, AMX_BLOCK);
+    p.block = most < AMX_BLOCK ? AMX_BLOCK : most < p.block ? most : p.block;
+    p.x_rows = GGML_PAD((p.block - 1) * p.step + halo + AMX_ROWS - 1, 32) | 16; /* parts fall into different cache sets; groups of 16 rows end inside */
+    p.x_part = 64 * p.x_rows;
     p.x_block = p.x_part * p.order;
-    p.panel_bytes = AMX_W_STEP(p.parts) * (size_t) (p.n_ic * p.s.K);
-    p.n_kept = (int64_t) (PANEL_BYTES / p.panel_bytes);
-    p.n_kept = p.n_kept < 1 ? 1 : p.n_kept < p.n_panels ? p.n_kept : p.n_panels;
     p.x_bytes = (size_t) (p.x_block * p.n_ic);
-    p.row_bytes = GGML_PAD((size_t) (p.s.s0 * p.phase_len) * sizeof(float), 64);
-    p.values_bytes = (size_t) (AMX_K * p.s.K) * sizeof(float);
-    p.thread_bytes = p.panel_bytes * (size_t) p.n_kept + (p.n_blocks > 1 ? p.x_bytes : 0) + 2 * p.row_bytes + p.values_bytes + GGML_PAD((size_t) (p.s.K + p.n_kept) * sizeof(int64_t), 64);
+    p.weights_bytes = p.keeps ? panel_bytes * (size_t) p.w.n_panels : p.w.step_bytes * (size_t) (p.w.taps * p.chunk_ic * p.w.group);
+    p.sums_bytes = (size_t) (p.block * (p.keeps ? 1 : p.w.group)) * AMX_BLOCK * sizeof(float);
+    p.taps_bytes = GGML_PAD(2 * (size_t) p.w.taps * sizeof(int64_t), 64);
+    p.thread_bytes = (p.keeps ? p.x_bytes : p.weights_bytes) + p.sums_bytes + p.taps_bytes + p.w.values_bytes;
     return p;
 }
 
 size_t KERNEL(conv_amx_scratch)(const struct ggml_tensor * dst, int nth) {
     struct amx_plan p = plan_of(dst, nth);
-    return p.thread_bytes * (size_t) nth + (p.n_blocks > 1 ? 0 : p.x_bytes);
+    return (p.keeps ? p.weights_bytes : p.x_bytes) + p.thread_bytes * (size_t) nth;
 }
 
-/* 32 channels of one tap from a row whose channels are K halves apart: lanes come from each of the K vectors that hold the block. */
-struct gather {
-    __m512i index;
-    __mmask32 from[GATHER_TAPS];
+/* Input channels of block b, n samples from first on, as packed rows of a block: out is the place of the first in part 0. */
+static void pack_rows(const struct amx_plan * p, const struct ggml_tensor * dst, int64_t b, int64_t first, int64_t n, char * out) {
+    float rows[2][READ_ROWS];
+    char pairs[AMX_PARTS][AMX_K / 2][4 * READ_ROWS] __attribute__((aligned(64)));
+    for (int64_t t = 0; t < n; t += READ_ROWS, out += READ_ROWS * 64) {
+        const int64_t len = n - t < READ_ROWS ? n - t : READ_ROWS;
+        for (int64_t i = 0; i < AMX_K; i++) {
+            if (b * AMX_K + i < p->w.IC) {
+                conv_read(dst, b * AMX_K + i, first + t, 1, len, rows[i % 2]);
+            } else {
+                memset(rows[i % 2], 0, sizeof rows[0]);
+            }
+            if (i % 2) {
+                amx_pack_pair(rows[0], rows[1], len, p->order, pairs[0][i / 2], sizeof pairs[0]);
+            }
+        }
+        for (int part = 0; part < p->order; part++) {
+            for (int64_t r = 0; r < len; r += AMX_ROWS) {
+                amx_turn(pairs[part][0] + 4 * r, sizeof pairs[0][0], out + part * p->x_part + 64 * r, 64);
+            }
+        }
+    }
+}
+
+/* What a thread works with. */
+struct worker {
+    char * x, * weights;
+    float (*sums)[AMX_BLOCK];
+    int64_t * row_tap, * column_tap;
+    float * values;
 };
 
-static void gather_init(struct gather * g, int64_t K, int64_t k) {
-    uint16_t index[AMX_K];
-    memset(g->from, 0, sizeof g->from);
-    for (int64_t i = 0; i < AMX_K; i++) {
-        int64_t at = i * K + k;
-        index[i] = (uint16_t) (at % AMX_K);
-        g->from[at / AMX_K] |= (__mmask32) (1u << i);
+/* A chunk of the reduction from block b on, over rows of the packed input; weights: those of the chunk. */
+static void multiply(const struct amx_plan * p, const struct worker * t, int64_t b, int64_t n_blocks, const char * weights, float (*sums)[AMX_BLOCK],
+                     int64_t rows, int cols) {
+    struct amx_job job = {
+        .rows = { .at = t->x + b * p->x_block, .row = 64 * p->step, .tile = AMX_ROWS * 64 * p->step, .part = p->x_part, .block = p->x_block, .tap = t->row_tap },
+        .columns = { .at = weights, .row = 64, .tile = AMX_TILE, .part = 2 * AMX_TILE, .block = (int64_t) p->w.step_bytes * p->w.taps, .tap = t->column_tap },
+        .n_blocks = n_blocks, .n_taps = p->w.taps, .out = sums, .add = b > 0,
+    };
+    AMX_WRITTEN();
+    for (int64_t r = 0; r < rows; r += AMX_BLOCK, job.rows.at += AMX_BLOCK * 64 * p->step, job.out += AMX_BLOCK) {
+        amx_run(&job, false, p->order, p->w.parts, (int) (rows - r < AMX_BLOCK ? rows - r : AMX_BLOCK), cols);
     }
-    g->index = _mm512_loadu_si512(index);
 }
 
-AMX_INLINE void pack_half(const bool bf16, __m512i v, char * out) {
-    if (bf16) {
-        _mm512_store_si512(out, v);
-        return;
-    }
-    amx_pack_row(_mm512_cvtph_ps(_mm512_castsi512_si256(v)), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)), 2, out);
-}
-
-/* One row of F16 or BF16, channels and taps as in the file; out: its row in the first tile of the first step. */
-AMX_INLINE void pack_row_half(const bool bf16, const struct amx_plan * p, const struct gather * g, const uint16_t * row, char * out) {
-    const int64_t K = p->s.K;
-    const size_t step = AMX_W_STEP(bf16 ? 1 : 2);
-    __m512i v[GATHER_TAPS];
-    for (int64_t ic = 0; ic < p->s.IC; ic += AMX_K, row += AMX_K * K) {
-        int64_t n = (p->s.IC - ic < AMX_K ? p->s.IC - ic : AMX_K) * K;
-        for (int64_t j = 0; j < K; j++, n -= AMX_K) {
-            _mm_prefetch((const char *) ((uintptr_t) (row + j * AMX_K) + 4096), _MM_HINT_T0);
-            v[j] = n >= AMX_K ? _mm512_loadu_si512(row + j * AMX_K) : n > 0 ? _mm512_maskz_loadu_epi16((__mmask32) ((1u << n) - 1), row + j * AMX_K) : _mm512_setzero_si512();
-        }
-        for (int64_t k = 0; k < K; k++, out += step) {
-            __m512i taps = K == 1 ? v[0] : _mm512_setzero_si512();
-            for (int64_t j = 0; j < (K == 1 ? 0 : K); j++) {
-                taps = _mm512_mask_permutexvar_epi16(taps, g[k].from[j], g[k].index, v[j]);
+/* The sums of a panel, rows t0 .. t0 + n - 1, to the result. */
+static void store_channels(const struct ggml_tensor * dst, int64_t oc, int cols, int64_t t0, int64_t n, float (*sums)[AMX_BLOCK]) {
+    float turned[AMX_ROWS][AMX_BLOCK] __attribute__((aligned(64)));
+    for (int64_t t = 0; t < n; t += AMX_BLOCK) {
+        const int64_t len = n - t < AMX_BLOCK ? n - t : AMX_BLOCK;
+        for (int c = 0; c < cols; c += AMX_ROWS) {
+            for (int64_t r = 0; r < len; r += AMX_ROWS) {
+                amx_turn((const char *) &sums[t + r][c], sizeof sums[0], (char *) &turned[0][r], sizeof turned[0]);
             }
-            pack_half(bf16, taps, out);
-        }
-    }
-}
-
-/* The same for any type, by way of F32: parts of what is exact in fewer are zero and left out. */
-static void pack_row_any(const struct amx_plan * p, const struct ggml_tensor * a, int64_t oc, float * values, char * out) {
-    const int64_t K = p->s.K;
-    for (int64_t ic = 0; ic < p->s.IC; ic += AMX_K) {
-        int64_t n = p->s.IC - ic < AMX_K ? p->s.IC - ic : AMX_K;
-        conv_row_f32(a, oc, ic, n, values);
-        for (int64_t k = 0; k < K; k++, out += AMX_W_STEP(p->parts)) {
-            float tap[AMX_K] = { 0 };
-            for (int64_t i = 0; i < n; i++) {
-                tap[i] = values[i * K + k];
-            }
-            __m512 lo = vf_load(tap), hi = vf_load(tap + VF_N);
-            switch (p->parts) {
-                case 1: amx_pack_row(lo, hi, 1, out); break;
-                case 2: amx_pack_row(lo, hi, 2, out); break;
-                default: amx_pack_row(lo, hi, 3, out); break;
+            for (int i = 0; i < AMX_ROWS && c + i < cols; i++) {
+                conv_finish(dst, oc + c + i, t0 + t, len, turned[i]);
             }
         }
     }
 }
 
-/* Up to 32 output channels from oc on; rows past the last are zero. */
-static void pack_panel(const struct amx_plan * p, const struct ggml_tensor * a, int64_t oc, float * values, char * out) {
-    const int64_t rows = p->s.OC - oc < AMX_BLOCK ? p->s.OC - oc : AMX_BLOCK;
-    struct gather g[GATHER_TAPS];
-    const bool half = (a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16) && p->s.K <= GATHER_TAPS && a->nb[1] == (size_t) p->s.K * a->nb[0];
-    for (int64_t k = 0; k < (half ? p->s.K : 0); k++) {
-        gather_init(&g[k], p->s.K, k);
-    }
-    if (rows < AMX_BLOCK) {
-        memset(out, 0, p->panel_bytes);
-    }
-    for (int64_t m = 0; m < rows; m++) {
-        char * to = out + m / AMX_ROWS * AMX_TILE + m % AMX_ROWS * 64;
-        const uint16_t * row = (const uint16_t *) ((const char *) a->data + (size_t) (oc + m) * a->nb[2]);
-        if (!half) {
-            pack_row_any(p, a, oc + m, values, to);
-        } else if (a->type == GGML_TYPE_BF16) {
-            pack_row_half(true, p, g, row, to);
-        } else {
-            pack_row_half(false, p, g, row, to);
+/* Transposed: a row has the phases of a channel side by side, as the result does. */
+static void store_phases(const struct amx_plan * p, const struct ggml_tensor * dst, int64_t panel, int cols, int64_t t0, int64_t n, float (*sums)[AMX_BLOCK]) {
+    const float * bias = dst->src[CONV_SRC_BIAS] ? dst->src[CONV_SRC_BIAS]->data : NULL;
+    const int64_t phases = p->w.phases;
+    for (int64_t c = 0, len; c < cols; c += len) {
+        const int64_t column = panel * p->w.panel + c, oc = column / phases, phase = column % phases;
+        len = phases - phase < cols - c ? phases - phase : cols - c;
+        len = len < VF_N ? len : VF_N;
+        float * out = (float *) ((char *) dst->data + (size_t) oc * dst->nb[1]) + t0 * phases + phase;
+        const vf b = vf_set1(bias ? bias[oc] : 0.0f);
+        for (int64_t t = 0; t < n; t++, out += phases) {
+            vf_store_n(out, vf_add(vf_load_n(&sums[t][c], (int) len), b), (int) len);
         }
     }
 }
 
-/* Channels first .. last - 1, even numbers, of the input of outputs t0 .. of a block, in pairs. */
-static void pack_input(const struct amx_plan * p, const struct ggml_tensor * dst, int64_t t0, int64_t first, int64_t last, float * rows, char * out) {
-    const int64_t n = p->s.s0 * p->phase_len;
-    float * odd = rows + p->row_bytes / sizeof(float);
-    for (int64_t ic = first; ic < last; ic += 2) {
-        char * to = out + ic / AMX_K * p->x_block + ic % AMX_K / 2 * p->x_pair;
-        if (ic >= p->s.IC) {
-            for (int part = 0; part < p->order; part++) {
-                memset(to + part * p->x_part, 0, (size_t) p->x_pair);
+static void store(const struct amx_plan * p, const struct ggml_tensor * dst, int64_t panel, int cols, int64_t t0, int64_t n, float (*sums)[AMX_BLOCK]) {
+    if (p->w.phases == 1) {
+        store_channels(dst, panel * p->w.panel, cols, t0, n, sums);
+    } else {
+        store_phases(p, dst, panel, cols, t0, n, sums);
+    }
+}
+
+/* weights: all of them, packed by all threads. */
+static void run_narrow(const struct cpu_task * task, const struct amx_plan * p, struct ggml_tensor * dst, struct worker * t, char * weights) {
+    const size_t block_bytes = p->w.step_bytes * (size_t) p->w.taps, panel_bytes = block_bytes * (size_t) p->n_ic;
+    const int64_t halo = (p->w.taps - 1) * p->dilation + 1, n_groups = conv_ceil_div(p->w.n_panels, p->w.group);
+    int64_t have = 0, from = 0; /* packed rows that are there already, for a block at from */
+    for (int64_t own = 0, u; (u = cpu_claim(task, &own)) < n_groups * p->n_ic;) {
+        const int64_t panel = u / p->n_ic * p->w.group, b = u % p->n_ic;
+        KERNEL(conv_weights_pack)(&p->w, panel, b, 1, t->values, weights + (size_t) panel * panel_bytes + (size_t) b * block_bytes, panel_bytes);
+    }
+    cpu_barrier(task);
+    for (int64_t own = 0, t0; (t0 = cpu_claim(task, &own) * p->block) < p->n_rows;) {
+        const int64_t n = p->n_rows - t0 < p->block ? p->n_rows - t0 : p->block, want = (n - 1) * p->step + halo;
+        have = t0 == from ? have : 0;
+        for (int64_t b = 0; b < p->n_ic && want > have; b++) {
+            pack_rows(p, dst, b, t0 * p->step - p->before + have, want - have, t->x + b * p->x_block + 64 * have);
+        }
+        for (int64_t panel = 0; panel < p->w.n_panels; panel++) {
+            const int cols = (int) conv_weights_columns(&p->w, panel);
+            for (int64_t b = 0; b < p->n_ic; b += p->chunk_ic) {
+                const int64_t n_blocks = p->n_ic - b < p->chunk_ic ? p->n_ic - b : p->chunk_ic;
+                multiply(p, t, b, n_blocks, weights + (size_t) panel * panel_bytes + (size_t) b * block_bytes, t->sums, n, cols);
             }
-            continue;
+            store(p, dst, panel, cols, t0, n, t->sums);
         }
-        conv_load_channel(dst, &p->s, p->phase_len, ic, t0, rows);
-        if (ic + 1 < p->s.IC) {
-            conv_load_channel(dst, &p->s, p->phase_len, ic + 1, t0, odd);
+        from = t0 + n;
+        have = want > n * p->step ? want - n * p->step : 0;
+        for (int64_t plane = 0; plane < p->n_ic * p->order; plane++) {
+            memmove(t->x + plane * p->x_part, t->x + plane * p->x_part + 64 * n * p->step, (size_t) (64 * have));
         }
-        amx_pack_pair(rows, ic + 1 < p->s.IC ? odd : NULL, n, p->order, to, p->x_part);
+    }
+}
+
+static void run_wide(const struct cpu_task * task, const struct amx_plan * p, struct ggml_tensor * dst, struct worker * t) {
+    const size_t panel_bytes = p->w.step_bytes * (size_t) (p->w.taps * p->chunk_ic);
+    const int64_t halo = (p->w.taps - 1) * p->dilation + 1;
+    for (int64_t t0 = 0; t0 < p->n_rows; t0 += p->block) {
+        const int64_t n = p->n_rows - t0 < p->block ? p->n_rows - t0 : p->block, want = (n - 1) * p->step + halo, n_reads = conv_ceil_div(want, READ_ROWS);
+        if (t0 > 0) {
+            cpu_barrier(task); /* the chunk before is no longer read */
+        }
+        for (int64_t own = 0, u; (u = cpu_claim(task, &own)) < p->n_ic * n_reads;) {
+            const int64_t b = u / n_reads, r = u % n_reads * READ_ROWS;
+            pack_rows(p, dst, b, t0 * p->step - p->before + r, want - r < READ_ROWS ? want - r : READ_ROWS, t->x + b * p->x_block + 64 * r);
+        }
+        cpu_barrier(task);
+        for (int64_t own = 0, first; (first = cpu_claim(task, &own) * p->w.group) < p->w.n_panels;) {
+            const int64_t group = p->w.n_panels - first < p->w.group ? p->w.n_panels - first : p->w.group;
+            for (int64_t b = 0; b < p->n_ic; b += p->chunk_ic) {
+                const int64_t n_blocks = p->n_ic - b < p->chunk_ic ? p->n_ic - b : p->chunk_ic;
+                KERNEL(conv_weights_pack)(&p->w, first, b, n_blocks, t->values, t->weights, panel_bytes);
+                for (int64_t g = 0; g < group; g++) {
+                    multiply(p, t, b, n_blocks, t->weights + (size_t) g * panel_bytes, t->sums + g * p->block, n, (int) conv_weights_columns(&p->w, first + g));
+                }
+            }
+            for (int64_t g = 0; g < group; g++) {
+                store(p, dst, first + g, (int) conv_weights_columns(&p->w, first + g), t0, n, t->sums + g * p->block);
+            }
+        }
     }
 }
 
 void KERNEL(conv_amx)(const struct cpu_task * task, struct ggml_tensor * dst) {
-    struct amx_plan p = plan_of(dst, task->nth);
-    const bool shared = p.n_blocks == 1;
-    char * panels = (char *) task->scratch + (size_t) task->ith * p.thread_bytes;
-    char * own = panels + p.panel_bytes * (size_t) p.n_kept, * x = shared ? (char *) task->scratch + (size_t) task->nth * p.thread_bytes : own;
-    float * rows_f = (float *) (shared ? own : own + p.x_bytes);
-    float * values = (float *) ((char *) rows_f + 2 * p.row_bytes);
-    int64_t * tap = (int64_t *) ((char *) values + p.values_bytes);
-    int64_t * kept = tap + p.s.K; /* the panel in each place */
-    float sums[AMX_BLOCK][AMX_BLOCK] __attribute__((aligned(64)));
-    for (int64_t k = 0; k < p.s.K; k++) {
-        tap[k] = conv_tap(&p.s, p.phase_len, k);
+    const struct amx_plan p = plan_of(dst, task->nth);
+    char * shared = task->scratch, * own = shared + (p.keeps ? p.weights_bytes : p.x_bytes) + p.thread_bytes * (size_t) task->ith;
+    struct worker t = { .x = p.keeps ? own : shared, .weights = p.keeps ? shared : own };
+    own += p.keeps ? p.x_bytes : p.weights_bytes;
+    t.sums = (float (*)[AMX_BLOCK]) (void *) own;
+    t.row_tap = (int64_t *) (void *) (own + p.sums_bytes);
+    t.column_tap = t.row_tap + p.w.taps;
+    t.values = (float *) (void *) (own + p.sums_bytes + p.taps_bytes);
+    for (int64_t k = 0; k < p.w.taps; k++) {
+        t.row_tap[k] = 64 * p.dilation * k;
+        t.column_tap[k] = (int64_t) p.w.step_bytes * k;
     }
-    for (int64_t i = 0; i < p.n_kept; i++) {
-        kept[i] = -1;
-    }
-    int64_t first, last, block_loaded = shared ? 0 : -1;
-    if (shared) {
-        cpu_range(task, p.n_ic * AMX_K, 2, &first, &last);
-        pack_input(&p, dst, 0, first, last, rows_f, x);
-        cpu_barrier(task);
-    }
-    cpu_range(task, p.n_blocks * p.n_panels, 1, &first, &last);
     amx_begin();
-    for (int64_t unit = first; unit < last; unit++) {
-        int64_t block = unit / p.n_panels, panel = unit % p.n_panels, oc = panel * AMX_BLOCK;
-        int64_t t0 = block * p.block, t1 = t0 + p.block < p.s.T_out ? t0 + p.block : p.s.T_out;
-        char * w = panels + p.panel_bytes * (size_t) (panel % p.n_kept);
-        int rows = (int) (p.s.OC - oc < AMX_BLOCK ? p.s.OC - oc : AMX_BLOCK);
-        if (block != block_loaded) {
-            pack_input(&p, dst, t0, 0, p.n_ic * AMX_K, rows_f, x);
-            block_loaded = block;
-        }
-        if (kept[panel % p.n_kept] != panel) {
-            pack_panel(&p, dst->src[0], oc, values, w);
-            kept[panel % p.n_kept] = panel;
-        }
-        AMX_WRITTEN();
-        struct amx_job job = { .w = w, .x = x, .x_pair = p.x_pair, .x_part = p.x_part, .n_blocks = p.n_ic, .x_block = p.x_block, .tap = tap,
-                               .n_taps = p.s.K, .out = sums };
-        for (int64_t t = t0; t < t1; t += AMX_BLOCK, job.x += 4 * AMX_BLOCK) {
-            int cols = (int) (t1 - t < AMX_BLOCK ? t1 - t : AMX_BLOCK);
-            amx_run_weights_in_rows(&job, p.order, p.parts, rows, cols);
-            for (int m = 0; m < rows; m++) {
-                conv_finish(dst, oc + m, t, cols, sums[m]);
-            }
-        }
+    if (p.keeps) {
+        run_narrow(task, &p, dst, &t, shared);
+    } else {
+        run_wide(task, &p, dst, &t);
     }
     amx_end();
 }

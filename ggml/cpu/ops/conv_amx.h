@@ -1,4 +1,4 @@
-/* conv_amx.h - conv_1d where the tier has AMX tiles. */
+/* conv_amx.h - conv_1d and conv_transpose_1d where the tier has AMX tiles. */
 #pragma once
 
 #include "../kernels.h"

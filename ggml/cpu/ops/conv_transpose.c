@@ -1,34 +1,29 @@
 /* conv_transpose.c - causal transposed convolution: w [K, OC, IC], x [T, IC] -> [T*s0, OC], out[oc][t*s0 + r] = sum over ic, j of w[ic][oc][j*s0 + r] * x[ic][t - j].
  * A column of products x[., t] . w[., oc, k] holds what one input column adds to K outputs; overlapping them is a sum of J = ceil(K / s0) of them. Products are made
  * for a few output channels (a panel, as much of the weights as fits a cache) and a run of columns at a time, and overlapped while a cache holds them.
- * All threads pack a chunk of the input, then share out (panel, run). Products: register tiles of tile.h, or AMX tiles with the weights as columns. */
-#include "amx.h"
+ * All threads pack a chunk of the input, then share out (panel, run). Products: register tiles of tile.h. Where the tier has AMX tiles, conv_amx.c computes all
+ * but the narrowest. */
 #include "conv.h"
+#include "conv_amx.h"
 #include "tile.h"
 
 #define CHUNK_FLOATS (1024 * 1024) /* of input packed at a time, shared by all threads */
-#define PANEL_FLOATS (128 * 1024)  /* of weights that a panel may take: 512 KB as F32 or as two BF16 parts */
+#define PANEL_FLOATS (128 * 1024)  /* of weights that a panel may take: 512 KB */
 #define RUN_FLOATS (64 * 1024)     /* of products that are overlapped while a cache holds them */
 #define PREFETCH_ROWS 8            /* rows of weights ahead: a panel is a few lines of each, pages apart */
 #define READ_COLUMNS 256           /* of a channel read at a time */
 
-#if defined(QT_TIER_AMX)
-#define GROUP AMX_BLOCK /* columns that are packed together */
-#else
-#define GROUP TILE_M
-#endif
+#define GROUP TILE_M               /* columns that are packed together */
 
 struct transpose_plan {
     int64_t K, OC, IC, T, s0, J;
-    int64_t n_k;                  /* AMX: blocks of 32 input channels */
     int64_t chunk;                /* outputs' columns of a chunk, a multiple of GROUP */
     int64_t panel, n_panels;      /* output channels of a panel */
     int64_t m_row;                /* floats from one column of products to the next */
     int64_t run;                  /* columns overlapped at a time, a multiple of GROUP */
-    int64_t w_row, w_part;        /* F32: floats of a row; AMX: bytes of a pair of rows, of a part */
+    int64_t w_row;                /* floats of a row of weights */
     size_t group_bytes;           /* GROUP packed columns */
     size_t weights_bytes, products_bytes, thread_bytes, chunk_bytes;
-    int order, parts;             /* AMX: of products; BF16 parts of a weight */
 };
 
 static struct transpose_plan plan_of(const struct ggml_tensor * dst, int nth) {
@@ -44,19 +39,9 @@ static struct transpose_plan plan_of(const struct ggml_tensor * dst, int nth) {
     p.m_row = tile_row_floats(GGML_PAD(p.panel * p.K, 32));
     p.run = (RUN_FLOATS / p.m_row - (p.J - 1)) / GROUP * GROUP;
     p.run = p.run < GROUP ? GROUP : p.run < p.chunk ? p.run : p.chunk;
-#if defined(QT_TIER_AMX)
-    p.order = conv_order(dst);
-    p.parts = amx_parts(a->type, p.order);
-    p.n_k = conv_ceil_div(p.IC, AMX_K);
-    p.group_bytes = AMX_W_STEP(p.order) * (size_t) p.n_k;
-    p.w_row = p.m_row * 4;
-    p.w_part = p.w_row * p.n_k * AMX_K / 2;
-    p.weights_bytes = (size_t) (p.w_part * p.parts) + 2 * (size_t) p.m_row * sizeof(float);
-#else
     p.group_bytes = (size_t) (p.IC * GROUP) * sizeof(float);
     p.w_row = p.m_row;
     p.weights_bytes = (size_t) (p.IC * p.w_row) * sizeof(float);
-#endif
     p.products_bytes = (size_t) ((p.run + GGML_PAD(p.J - 1, GROUP)) * p.m_row) * sizeof(float);
     p.chunk_bytes = p.group_bytes * (size_t) (p.chunk / GROUP + conv_ceil_div(p.J - 1, GROUP));
     p.thread_bytes = GGML_PAD(p.weights_bytes + p.products_bytes, 64);
@@ -64,77 +49,14 @@ static struct transpose_plan plan_of(const struct ggml_tensor * dst, int nth) {
 }
 
 size_t KERNEL(cpu_scratch_conv_transpose_1d)(const struct ggml_tensor * dst, int nth) {
+#if defined(QT_TIER_AMX)
+    if (KERNEL(conv_amx_takes)(dst)) {
+        return KERNEL(conv_amx_scratch)(dst, nth);
+    }
+#endif
     struct transpose_plan p = plan_of(dst, nth);
     return GGML_PAD(p.chunk_bytes, 64) + p.thread_bytes * (size_t) nth;
 }
-
-#if defined(QT_TIER_AMX)
-
-/* 32 input channels of columns c .. c + n - 1, column 0 being sample first, as rows of w; n is a multiple of 32. */
-static void pack_columns(const struct ggml_tensor * dst, const struct transpose_plan * p, int64_t k, int64_t first, int64_t c, int64_t n, char * chunk) {
-    float rows[2][READ_COLUMNS];
-    char pairs[AMX_PARTS][AMX_K / 2][4 * READ_COLUMNS] __attribute__((aligned(64)));
-    for (int64_t i = 0; i < AMX_K; i++) {
-        if (k * AMX_K + i < p->IC) {
-            conv_read(dst, k * AMX_K + i, first + c, 1, n, rows[i % 2]);
-        } else {
-            memset(rows[i % 2], 0, sizeof rows[0]);
-        }
-        if (i % 2) {
-            amx_pack_pair(rows[0], rows[1], n, p->order, pairs[0][i / 2], sizeof pairs[0]);
-        }
-    }
-    for (int64_t t = 0; t < n; t += AMX_ROWS) {
-        char * to = chunk + (size_t) ((c + t) / GROUP) * p->group_bytes + (size_t) k * AMX_W_STEP(p->order) + (size_t) ((c + t) % GROUP / AMX_ROWS) * AMX_TILE;
-        for (int part = 0; part < p->order; part++) {
-            amx_turn(pairs[part][0] + 4 * t, sizeof pairs[0][0], to + part * 2 * AMX_TILE, 64);
-        }
-    }
-}
-
-static void load_weights(const struct transpose_plan * p, const struct ggml_tensor * a, int64_t oc, int64_t n_oc, char * out) {
-    const int parts = p->parts;
-    const int64_t n = n_oc * p->K;
-    const size_t from = (size_t) oc * a->nb[1], bytes = (size_t) n * a->nb[0];
-    float * even = (float *) (out + p->w_part * parts), * odd = even + p->m_row;
-    for (int64_t ic = 0; ic < p->n_k * AMX_K; ic += 2, out += p->w_row) {
-        if (ic >= p->IC) {
-            for (int part = 0; part < parts; part++) {
-                memset(out + part * p->w_part, 0, (size_t) p->w_row);
-            }
-            continue;
-        }
-        const char * row = (const char *) a->data + (size_t) ic * a->nb[2] + from;
-        for (int64_t ahead = PREFETCH_ROWS; ahead < PREFETCH_ROWS + 2 && ic + ahead < p->IC; ahead++) {
-            for (size_t line = 0; line < bytes; line += 64) {
-                __builtin_prefetch(row + (size_t) ahead * a->nb[2] + line, 0, 3);
-            }
-        }
-        rows_f32(a->type, row, even, n);
-        if (ic + 1 < p->IC) {
-            rows_f32(a->type, row + a->nb[2], odd, n);
-        }
-        amx_pack_pair(even, ic + 1 < p->IC ? odd : NULL, n, parts, out, p->w_part);
-    }
-}
-
-/* Columns of one group times n weights: out[c * m_row + m]. */
-static void multiply(const struct transpose_plan * p, const char * group, const char * weights, int64_t n, int cols, float * out) {
-    float sums[AMX_BLOCK][AMX_BLOCK] __attribute__((aligned(64)));
-    struct amx_job job = { .w = group, .x = weights, .x_pair = p->w_row, .x_part = p->w_part, .n_blocks = p->n_k, .x_block = p->w_row * AMX_K / 2, .n_taps = 1, .out = sums };
-    AMX_WRITTEN();
-    for (int64_t m = 0; m < n; m += AMX_BLOCK, job.x += 4 * AMX_BLOCK) {
-        int width = (int) (n - m < AMX_BLOCK ? n - m : AMX_BLOCK);
-        amx_run_weights_in_columns(&job, p->order, p->parts, cols, width);
-        for (int c = 0; c < cols; c++) {
-            for (int v = 0; v < width; v += VF_N) {
-                vf_store(out + c * p->m_row + m + v, vf_load(&sums[c][v]));
-            }
-        }
-    }
-}
-
-#else
 
 /* One input channel of columns c .. c + n - 1, column 0 being sample first: GROUP of them side by side. */
 static void pack_columns(const struct ggml_tensor * dst, const struct transpose_plan * p, int64_t k, int64_t first, int64_t c, int64_t n, char * chunk) {
@@ -169,8 +91,6 @@ static void multiply(const struct transpose_plan * p, const char * group, const 
     }
 }
 
-#endif
-
 /* n outputs of a slot, from phase r on, of the channel whose products start at columns: bias + sum over j of column -j at j*s0 + r. */
 static void overlap(const struct transpose_plan * p, const float * column, int64_t r, int n, vf bias, bool add_bias, float * out) {
     vf acc = vf_load_n(column + r, n);
@@ -198,24 +118,24 @@ static void overlap_panel(const struct transpose_plan * p, const struct ggml_ten
 }
 
 void KERNEL(cpu_op_conv_transpose_1d)(const struct cpu_task * task, struct ggml_tensor * dst) {
+#if defined(QT_TIER_AMX)
+    if (KERNEL(conv_amx_takes)(dst)) {
+        KERNEL(conv_amx)(task, dst);
+        return;
+    }
+#endif
     const struct transpose_plan p = plan_of(dst, task->nth);
     const struct ggml_tensor * a = dst->src[CONV_SRC_KERNEL];
     char * chunk = task->scratch;
     char * weights = chunk + GGML_PAD(p.chunk_bytes, 64) + p.thread_bytes * (size_t) task->ith;
     float * products = (float *) (weights + p.weights_bytes);
-#if defined(QT_TIER_AMX)
-    const int64_t n_k = p.n_k;
-    amx_begin();
-#else
-    const int64_t n_k = p.IC;
-#endif
     int64_t first, last, panel_loaded = -1;
     for (int64_t t0 = 0; t0 < p.T; t0 += p.chunk) {
         const int64_t n = p.T - t0 < p.chunk ? p.T - t0 : p.chunk, n_columns = GGML_PAD(n + p.J - 1, GROUP), n_reads = conv_ceil_div(n_columns, READ_COLUMNS);
         if (t0 > 0) {
             cpu_barrier(task); /* the chunk before is no longer read */
         }
-        cpu_range(task, n_k * n_reads, 1, &first, &last);
+        cpu_range(task, p.IC * n_reads, 1, &first, &last);
         for (int64_t u = first; u < last; u++) {
             int64_t c = u % n_reads * READ_COLUMNS;
             pack_columns(dst, &p, u / n_reads, t0 - (p.J - 1), c, n_columns - c < READ_COLUMNS ? n_columns - c : READ_COLUMNS, chunk);
@@ -237,7 +157,4 @@ void KERNEL(cpu_op_conv_transpose_1d)(const struct cpu_task * task, struct ggml_
             overlap_panel(&p, dst, oc, n_oc, t0 + c0, c1 - c0, products);
         }
     }
-#if defined(QT_TIER_AMX)
-    amx_end();
-#endif
 }

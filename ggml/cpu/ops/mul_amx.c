@@ -29,7 +29,7 @@ static struct amx_plan plan_of(const struct ggml_tensor * dst) {
     p.x_part = p.x_pair * AMX_K / 2;
     p.x_block = p.x_part * ORDER;
     p.x_bytes = (size_t) (p.x_block * p.n_k);
-    p.panel_bytes = AMX_W_STEP(p.parts) * (size_t) p.n_k;
+    p.panel_bytes = AMX_STEP(p.parts) * (size_t) p.n_k;
     return p;
 }
 
@@ -66,7 +66,7 @@ static void pack_columns(const struct amx_plan * p, const struct ggml_tensor * b
 /* One row of a into its rows of the panel's tiles. */
 AMX_INLINE void pack_row(const enum ggml_type type, const int parts, const char * row, int64_t K, char * out) {
     const size_t size = type == GGML_TYPE_F32 ? 4 : 2;
-    for (int64_t k = 0; k < K; k += AMX_K, row += AMX_K * size, out += AMX_W_STEP(parts)) {
+    for (int64_t k = 0; k < K; k += AMX_K, row += AMX_K * size, out += AMX_STEP(parts)) {
         const int64_t left = K - k;
         _mm_prefetch((const char *) ((uintptr_t) row + 4096), _MM_HINT_T0);
         __m512 lo, hi;
@@ -99,6 +99,17 @@ static void pack_panel(const struct amx_plan * p, const struct ggml_tensor * a, 
             case GGML_TYPE_BF16: pack_row(GGML_TYPE_BF16, 1, row, p->K, to); break;
             default: pack_row(GGML_TYPE_F32, 3, row, p->K, to); break;
         }
+    }
+}
+
+/* A panel of rows times 32 columns, chunk by chunk. */
+static void multiply(const struct amx_plan * p, const char * panel, const char * x, int rows, int cols, float (*sums)[AMX_BLOCK]) {
+    const int64_t step = (int64_t) AMX_STEP(p->parts);
+    struct amx_job job = { .rows = { .at = panel, .row = 64, .tile = AMX_TILE, .part = 2 * AMX_TILE, .block = step },
+                           .columns = { .at = x, .row = p->x_pair, .tile = 64, .part = p->x_part, .block = p->x_block }, .n_taps = 1, .out = sums };
+    for (int64_t k = 0; k < p->n_k; k += AMX_CHUNK, job.rows.at += AMX_CHUNK * step, job.columns.at += AMX_CHUNK * p->x_block, job.add = true) {
+        job.n_blocks = p->n_k - k < AMX_CHUNK ? p->n_k - k : AMX_CHUNK;
+        amx_run(&job, true, ORDER, p->parts, rows, cols);
     }
 }
 
@@ -146,10 +157,9 @@ void KERNEL(mul_amx)(const struct cpu_task * task, struct ggml_tensor * dst) {
                 const int height = (int) (last - m < AMX_BLOCK ? last - m : AMX_BLOCK);
                 pack_panel(&p, a, rows + (size_t) m * a->nb[1], height, panel);
                 AMX_WRITTEN();
-                struct amx_job job = { .w = panel, .x = x, .x_pair = p.x_pair, .x_part = p.x_part, .n_blocks = p.n_k, .x_block = p.x_block, .n_taps = 1, .out = sums };
-                for (int64_t c = 0; c < n; c += AMX_BLOCK, job.x += 4 * AMX_BLOCK) {
+                for (int64_t c = 0; c < n; c += AMX_BLOCK) {
                     const int width = (int) (n - c < AMX_BLOCK ? n - c : AMX_BLOCK);
-                    amx_run_weights_in_rows(&job, ORDER, p.parts, height, width);
+                    multiply(&p, panel, x + 4 * c, height, width, sums);
                     write_block(dst, results, m, n0 + c, height, width, sums);
                 }
             }

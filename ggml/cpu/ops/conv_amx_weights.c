@@ -1,0 +1,241 @@
+/* conv_amx_weights.c - see conv_amx_weights.h. F16 and BF16 go from the file's order to tiles in registers: the taps of a channel lie together there, the
+ * channels of a tap here. Other types go through F32. */
+#include "conv_amx_weights.h"
+
+#if defined(QT_TIER_AMX)
+
+#include "conv.h"
+
+#define GATHER_TAPS 16 /* a kernel with more takes the way through F32 */
+#define ROWS_AHEAD 6   /* prefetched of a transposed kernel: its rows lie pages apart, often in the same cache sets */
+
+struct conv_weights KERNEL(conv_weights_of)(const struct ggml_tensor * dst, int order) {
+    const struct ggml_tensor * a = dst->src[CONV_SRC_KERNEL];
+    const bool transposed = dst->op == GGML_OP_CONV_TRANSPOSE_1D;
+    struct conv_weights w = { .kernel = a, .phases = transposed ? ggml_get_op_params_i32(dst, 0) : 1, .parts = amx_parts(a->type, order) };
+    w.IC = a->ne[transposed ? 2 : 1];
+    w.OC = a->ne[transposed ? 1 : 2];
+    w.taps = conv_ceil_div(a->ne[0], w.phases);
+    w.panel = w.phases > AMX_BLOCK ? AMX_BLOCK : AMX_BLOCK / w.phases * w.phases;
+    w.n_panels = conv_ceil_div(w.OC * w.phases, w.panel);
+    w.group = transposed ? 4 : 1;
+    w.step_bytes = AMX_STEP(w.parts);
+    w.values_bytes = (size_t) (AMX_K * (AMX_BLOCK + 2) * w.taps) * sizeof(float);
+    return w;
+}
+
+/* 16 rows of 32 halves each, F16 or BF16, of two k a word: columns of tiles, split into parts. */
+AMX_INLINE void store_tile(const bool bf16, const char * rows, char * out) {
+    __m512i v[AMX_ROWS];
+#pragma GCC unroll 16
+    for (int i = 0; i < AMX_ROWS; i++) {
+        v[i] = _mm512_load_si512(rows + 64 * i);
+    }
+    amx_turn_rows(v);
+#pragma GCC unroll 16
+    for (int i = 0; i < AMX_ROWS; i++) {
+        if (bf16) {
+            _mm512_store_si512(out + 64 * i, v[i]);
+        } else {
+            amx_pack_row(_mm512_cvtph_ps(_mm512_castsi512_si256(v[i])), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v[i], 1)), 2, out + 64 * i);
+        }
+    }
+}
+
+/* 32 channels of one tap from a row whose channels are taps halves apart: lanes come from each of the vectors that hold the block. */
+struct gather {
+    __m512i index;
+    __mmask32 from[GATHER_TAPS];
+};
+
+static void gather_init(struct gather * g, int64_t taps, int64_t k) {
+    uint16_t index[AMX_K];
+    memset(g->from, 0, sizeof g->from);
+    for (int64_t i = 0; i < AMX_K; i++) {
+        int64_t at = i * taps + k;
+        index[i] = (uint16_t) (at % AMX_K);
+        g->from[at / AMX_K] |= (__mmask32) (1u << i);
+    }
+    g->index = _mm512_loadu_si512(index);
+}
+
+/* n halves of a row, those of 32 channels: out[k] has the channels of tap k, 1 KB from tap to tap. taps is a constant where this is inlined, if it can be. */
+AMX_INLINE void gather_row(const struct gather * g, const int64_t taps, const uint16_t * row, int64_t n, int64_t next, char * out) {
+    __m512i v[GATHER_TAPS];
+#pragma GCC unroll 8
+    for (int64_t j = 0; j < taps; j++, n -= AMX_K) {
+        _mm_prefetch((const char *) ((uintptr_t) (row + j * AMX_K) + (uintptr_t) next), _MM_HINT_T1);
+        v[j] = n >= AMX_K ? _mm512_loadu_si512(row + j * AMX_K) : n > 0 ? _mm512_maskz_loadu_epi16((__mmask32) ((1u << n) - 1), row + j * AMX_K) : _mm512_setzero_si512();
+    }
+    if (taps == 1) {
+        _mm512_store_si512(out, v[0]);
+        return;
+    }
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < taps; k++, out += AMX_TILE) {
+        __m512i tap = _mm512_setzero_si512();
+#pragma GCC unroll 8
+        for (int64_t j = 0; j < taps; j++) {
+            tap = _mm512_mask_permutexvar_epi16(tap, g[k].from[j], g[k].index, v[j]);
+        }
+        _mm512_store_si512(out, tap);
+    }
+}
+
+static void pack_halves(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, char * out) {
+    char rows[GATHER_TAPS][AMX_TILE] __attribute__((aligned(64)));
+    struct gather g[GATHER_TAPS];
+    const int64_t cols = conv_weights_columns(w, panel);
+    const bool bf16 = w->kernel->type == GGML_TYPE_BF16, is_last = (b0 + n) * AMX_K >= w->IC;
+    /* what is read next is the same rows' next n blocks, or the first of the rows of the next panel */
+    const int64_t next = is_last ? w->panel * (int64_t) w->kernel->nb[2] - b0 * AMX_K * (int64_t) w->kernel->nb[1] : n * AMX_K * (int64_t) w->kernel->nb[1];
+    for (int64_t k = 0; k < w->taps; k++) {
+        gather_init(&g[k], w->taps, k);
+    }
+    for (int64_t b = b0; b < b0 + n; b++, out += w->step_bytes * (size_t) w->taps) {
+        const int64_t ic = b * AMX_K, halves = (w->IC - ic < AMX_K ? w->IC - ic : AMX_K) * w->taps;
+        for (int64_t c = 0; c < cols; c += AMX_ROWS) {
+            const int64_t n_rows = cols - c < AMX_ROWS ? cols - c : AMX_ROWS;
+            if (n_rows < AMX_ROWS) {
+                memset(rows, 0, sizeof rows);
+            }
+            for (int64_t m = 0; m < n_rows; m++) {
+                const uint16_t * row = (const uint16_t *) ((const char *) w->kernel->data + (size_t) (panel * w->panel + c + m) * w->kernel->nb[2]) + ic * w->taps;
+                switch (w->taps) {
+                    case 1: gather_row(g, 1, row, halves, next, &rows[0][64 * m]); break;
+                    case 3: gather_row(g, 3, row, halves, next, &rows[0][64 * m]); break;
+                    case 7: gather_row(g, 7, row, halves, next, &rows[0][64 * m]); break;
+                    default: gather_row(g, w->taps, row, halves, next, &rows[0][64 * m]); break;
+                }
+            }
+            for (int64_t k = 0; k < w->taps; k++) {
+                char * to = out + (size_t) k * w->step_bytes + (size_t) (c / AMX_ROWS) * AMX_TILE;
+                if (bf16) {
+                    store_tile(true, rows[k], to);
+                } else {
+                    store_tile(false, rows[k], to);
+                }
+            }
+        }
+    }
+}
+
+/* Transposed: a panel's halves of one input channel are at most two vectors; from those of two channels come the words of two rows of 16 columns a tap. */
+struct phases {
+    __m512i column[GATHER_TAPS]; /* where in a channel's two vectors the columns of a tap are */
+};
+
+static void phases_init(struct phases * p, const struct conv_weights * w) {
+    for (int64_t k = 0; k < w->taps; k++) {
+        uint16_t index[AMX_BLOCK] = { 0 };
+        for (int64_t c = 0; c < w->panel; c++) {
+            index[c] = (uint16_t) (c / w->phases * w->taps * w->phases + (w->taps - 1 - k) * w->phases + c % w->phases);
+        }
+        p->column[k] = _mm512_loadu_si512(index);
+    }
+}
+
+static __m512i load_halves(const uint16_t * row, int64_t n) {
+    return n >= AMX_K ? _mm512_loadu_si512(row) : n > 0 ? _mm512_maskz_loadu_epi16((__mmask32) ((1u << n) - 1), row) : _mm512_setzero_si512();
+}
+
+/* n halves of two channels of a panel, to a pair's row in both tiles of each tap. */
+AMX_INLINE void pack_pair(const bool bf16, const struct conv_weights * w, const struct phases * p, const uint16_t * even_row, const uint16_t * odd_row, int64_t n,
+                          int64_t n_odd, char * out) {
+    const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    const __m512i even0 = load_halves(even_row, n), even1 = load_halves(even_row + AMX_K, n - AMX_K);
+    const __m512i odd0 = load_halves(odd_row, n_odd), odd1 = load_halves(odd_row + AMX_K, n_odd - AMX_K);
+    for (int64_t k = 0; k < w->taps; k++, out += w->step_bytes) {
+        const __m512i even = _mm512_permutex2var_epi16(even0, p->column[k], even1), odd = _mm512_permutex2var_epi16(odd0, p->column[k], odd1);
+        const __m512i words[2] = { _mm512_permutex2var_epi16(even, low, odd), _mm512_permutex2var_epi16(even, high, odd) };
+#pragma GCC unroll 2
+        for (int64_t tile = 0; tile < 2; tile++) {
+            if (bf16) {
+                _mm512_store_si512(out + tile * AMX_TILE, words[tile]);
+            } else {
+                amx_pack_row(_mm512_cvtph_ps(_mm512_castsi512_si256(words[tile])), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(words[tile], 1)), 2, out + tile * AMX_TILE);
+            }
+        }
+    }
+}
+
+static void pack_phases(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, char * out, size_t panel_bytes) {
+    const int64_t group = w->n_panels - panel < w->group ? w->n_panels - panel : w->group, halves = w->panel * w->taps; /* of a panel */
+    const int64_t row_halves = (w->OC * w->phases - panel * w->panel) * w->taps, group_halves = row_halves < group * halves ? row_halves : group * halves;
+    const bool bf16 = w->kernel->type == GGML_TYPE_BF16;
+    struct phases p;
+    phases_init(&p, w);
+    for (int64_t pair = b0 * AMX_K / 2; pair < (b0 + n) * AMX_K / 2; pair++) {
+        const int64_t ic = 2 * pair, left = w->IC - ic;
+        const char * row = (const char *) w->kernel->data + (size_t) ic * w->kernel->nb[2] + (size_t) (panel * w->panel / w->phases) * w->kernel->nb[1];
+        for (int64_t i = 0; i < 2 && ic + ROWS_AHEAD + i < w->IC; i++) {
+            for (int64_t at = 0; at < 2 * group_halves; at += 64) {
+                _mm_prefetch(row + (ROWS_AHEAD + i) * (int64_t) w->kernel->nb[2] + at, _MM_HINT_T0);
+            }
+        }
+        for (int64_t g = 0; g < group; g++) {
+            const int64_t len = group_halves - g * halves < halves ? group_halves - g * halves : halves;
+            const uint16_t * even = (const uint16_t *) row + g * halves, * odd = (const uint16_t *) (row + w->kernel->nb[2]) + g * halves;
+            char * to = out + (size_t) g * panel_bytes + (size_t) (pair / (AMX_K / 2) - b0) * w->step_bytes * (size_t) w->taps + 64 * (size_t) (pair % (AMX_K / 2));
+            if (bf16) {
+                pack_pair(true, w, &p, even, odd, left > 0 ? len : 0, left > 1 ? len : 0, to);
+            } else {
+                pack_pair(false, w, &p, even, odd, left > 0 ? len : 0, left > 1 ? len : 0, to);
+            }
+        }
+    }
+}
+
+/* Any type and kernel, by way of F32: parts of what is exact in fewer are zero and left out. values: [tap][channel of 32][column of 32], then a row. */
+static void pack_any(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, float * values, char * out) {
+    const int64_t cols = conv_weights_columns(w, panel), c0 = panel * w->panel, K = w->kernel->ne[0];
+    float * row = values + w->taps * AMX_K * AMX_BLOCK;
+    for (int64_t b = b0; b < b0 + n; b++) {
+        const int64_t ic = b * AMX_K, n_ic = w->IC - ic < AMX_K ? w->IC - ic : AMX_K;
+        memset(values, 0, (size_t) (w->taps * AMX_K * AMX_BLOCK) * sizeof(float));
+        for (int64_t c = 0; c < cols; c++) {
+            const int64_t oc = (c0 + c) / w->phases, phase = (c0 + c) % w->phases;
+            if (w->phases == 1) {
+                conv_row_f32(w->kernel, oc, ic, n_ic, row);
+                for (int64_t i = 0; i < n_ic * K; i++) {
+                    values[(i % K * AMX_K + i / K) * AMX_BLOCK + c] = row[i];
+                }
+                continue;
+            }
+            for (int64_t i = 0; i < n_ic; i++) {
+                const char * from = (const char *) w->kernel->data + (size_t) (ic + i) * w->kernel->nb[2] + (size_t) oc * w->kernel->nb[1];
+                for (int64_t j = 0; j * w->phases + phase < K; j++) {
+                    rows_f32(w->kernel->type, from + (size_t) (j * w->phases + phase) * w->kernel->nb[0], &values[((w->taps - 1 - j) * AMX_K + i) * AMX_BLOCK + c], 1);
+                }
+            }
+        }
+        for (int64_t k = 0; k < w->taps; k++, out += w->step_bytes) {
+            for (int64_t i = 0; i < AMX_K; i += 2) {
+                const float * even = values + (k * AMX_K + i) * AMX_BLOCK;
+                for (int64_t tile = 0; tile < 2; tile++) {
+                    amx_pack_pair(even + tile * AMX_ROWS, even + AMX_BLOCK + tile * AMX_ROWS, AMX_ROWS, w->parts, out + tile * AMX_TILE + 32 * i, 2 * AMX_TILE);
+                }
+            }
+        }
+    }
+}
+
+void KERNEL(conv_weights_pack)(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, float * values, char * out, size_t panel_bytes) {
+    const struct ggml_tensor * a = w->kernel;
+    const bool halves = (a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16) && a->nb[1] == (size_t) a->ne[0] * a->nb[0] && w->taps <= GATHER_TAPS &&
+                        (a->type == GGML_TYPE_F16 ? w->parts == 2 : w->parts == 1);
+    if (halves && w->phases > 1 && w->panel % w->phases == 0 && a->ne[0] == w->taps * w->phases && w->panel * w->taps <= 2 * AMX_K) {
+        pack_phases(w, panel, b0, n, out, panel_bytes);
+        return;
+    }
+    for (int64_t last = panel + w->group < w->n_panels ? panel + w->group : w->n_panels; panel < last; panel++, out += panel_bytes) {
+        if (halves && w->phases == 1) {
+            pack_halves(w, panel, b0, n, out);
+        } else {
+            pack_any(w, panel, b0, n, values, out);
+        }
+    }
+}
+
+#endif
