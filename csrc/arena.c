@@ -44,11 +44,21 @@ enum qt_status arena_alloc(struct arena * arena, const struct runner * runner) {
         arena_free(arena);
         return status;
     }
-    if (!ggml_gallocr_alloc_graph(arena->galloc, arena->graph)) {
+    status = arena_place(arena);
+    if (status != QT_STATUS_OK) {
         arena_free(arena);
-        return QT_FAIL(QT_STATUS_OOM, "no memory for the intermediate results of a graph");
     }
-    return QT_STATUS_OK;
+    return status;
+}
+
+enum qt_status arena_place(struct arena * arena) {
+    return ggml_gallocr_alloc_graph(arena->galloc, arena->graph) ? QT_STATUS_OK : QT_FAIL(QT_STATUS_OOM, "no memory for the intermediate results of a graph");
+}
+
+void arena_share(struct arena * arena, ggml_gallocr_t memory) {
+    ggml_gallocr_free(arena->galloc);
+    arena->galloc = memory;
+    arena->shares_memory = true;
 }
 
 static enum qt_status deliver(const struct arena * arena, const struct runner * runner) {
@@ -80,7 +90,9 @@ enum qt_status arena_run(struct arena * arena, const struct runner * runner) {
 }
 
 void arena_free(struct arena * arena) {
-    ggml_gallocr_free(arena->galloc);
+    if (!arena->shares_memory) {
+        ggml_gallocr_free(arena->galloc);
+    }
     ggml_free(arena->ctx);
     free(arena->taps);
     *arena = (struct arena) { 0 };

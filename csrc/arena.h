@@ -26,6 +26,7 @@ struct arena {
     struct ggml_context * ctx; /* NULL: no graph is held */
     struct ggml_cgraph * graph;
     ggml_gallocr_t galloc;
+    bool shares_memory; /* galloc belongs to somebody else */
     struct ggml_tensor ** taps; /* named stages, in the order they are computed; NULL without a tap */
     int n_taps;
     int n_max; /* tensors and graph nodes */
@@ -35,6 +36,11 @@ struct arena {
 enum qt_status arena_begin(struct arena * arena, const struct runner * runner, int n_max);
 /* After the graph is built: check that the backend computes all of it, and give its tensors memory. The arena is empty after a failure. */
 enum qt_status arena_alloc(struct arena * arena, const struct runner * runner);
+/* Between begin and alloc: the graph's memory is memory's, which other graphs use too and which outlives the arena. Only one of them holds values at a
+ * time: arena_place, then all inputs, run, and what is read of it. */
+void arena_share(struct arena * arena, ggml_gallocr_t memory);
+/* The graph's tensors are in place again, after another graph had the memory; nothing to do where none had. */
+enum qt_status arena_place(struct arena * arena);
 /* Compute, then deliver the taps. */
 enum qt_status arena_run(struct arena * arena, const struct runner * runner);
 void arena_free(struct arena * arena);

@@ -1,4 +1,4 @@
-/* codec_stream.c - one static graph a piece size, replayed; nothing is allocated once the graphs stand.
+/* codec_stream.c - one static graph a piece size, replayed in one memory for all sizes; nothing is allocated once the graphs stand.
  *
  *   push [Q, n] -> pieces of 8, 4, 2, 1 frames -> graph with keys and values in a cache, convolution contexts and overlap tails in a carry
  *     -> samples of the piece
@@ -30,6 +30,8 @@ void codec_stream_drop_graphs(struct codec_stream * stream) {
     for (int i = 0; i < STREAM_SIZES; i++) {
         arena_free(&stream->graphs[i].arena);
     }
+    ggml_gallocr_free(stream->memory);
+    stream->memory = NULL;
 }
 
 void codec_stream_free(struct codec_stream * stream) {
@@ -103,6 +105,9 @@ static enum qt_status ensure(const struct codec * codec, struct codec_stream * s
             return QT_FAIL(QT_STATUS_OOM, "no memory for the state of a stream");
         }
     }
+    if (!s->memory && !(s->memory = ggml_gallocr_new(ggml_backend_get_default_buffer_type(runner->backend)))) {
+        return QT_FAIL(QT_STATUS_OOM, "no memory for the graphs of a stream");
+    }
     enum qt_status status = codec_graph_build(g, codec, runner, (int64_t) 1 << size, &s->cache, &s->carry);
     if (status == QT_STATUS_OK) {
         status = finish_carry(s, runner);
@@ -111,6 +116,7 @@ static enum qt_status ensure(const struct codec * codec, struct codec_stream * s
         arena_free(&g->arena);
         return status;
     }
+    arena_share(&g->arena, s->memory);
     return arena_alloc(&g->arena, runner);
 }
 
@@ -161,12 +167,13 @@ enum qt_status codec_stream_push(const struct codec * codec, struct codec_stream
     s->broken = true;
     for (int first = 0, T; first < n; first += T) {
         int size = size_for(n - first);
-        const struct codec_graph * g = &s->graphs[size];
+        struct codec_graph * g = &s->graphs[size];
         T = 1 << size;
+        QT_TRY(arena_place(&g->arena));
         make_place(codec, s, T);
         codec_graph_set_codes(g, codes, first);
         set_positions(codec, s, g, T);
-        QT_TRY(arena_run(&s->graphs[size].arena, runner));
+        QT_TRY(arena_run(&g->arena, runner));
         s->n_past += T;
         if (samples) {
             ggml_backend_tensor_get(g->audio, samples + (size_t) first * (size_t) hop, 0, ggml_nbytes(g->audio));

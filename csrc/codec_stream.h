@@ -15,6 +15,7 @@ struct codec_stream {
     struct carry carry;
     ggml_backend_buffer_t carried; /* memory of carry.tensors */
     struct codec_graph graphs[STREAM_SIZES];
+    ggml_gallocr_t memory;        /* of all graphs, as large as the largest that was needed: one runs at a time */
     int n_past;                   /* frames taken in */
     int first_frame;              /* a multiple of STREAM_ALIGN */
     bool broken;                  /* a push stopped inside: the state is between two frames */
