@@ -14,7 +14,7 @@ from .language import CODES
 from .model_file import ModelFile, TensorInfo
 from .talker_info import read_talker_info
 from .tensor_types import FILE_TYPES, choose_types, type_name
-from .tokenizer import CONTROL, USER_DEFINED, are_token_types, missing_merges
+from .tokenizer import Tokenizer
 
 TALKER_ARCH, CODEC_ARCH = "qwen3-tts", "qwen3-tts-tokenizer"
 KINDS = {TALKER_ARCH: "talker", CODEC_ARCH: "codec"}
@@ -170,14 +170,13 @@ def _warnings(file: ModelFile, kind: str, tensors: list[TensorInfo]) -> list[str
     if unused:
         found.append(f"{len(unused)} tensors have names that no part of the model reads: {_some(unused)}")
     if kind == "talker":
-        tokens, types, merges = (file.get(f"tokenizer.ggml.{key}") for key in ("tokens", "token_type", "merges"))
-        if not isinstance(tokens, list) or not isinstance(merges, list) or not are_token_types(types, len(tokens)):
-            found.append("the tokenizer's tokens, token types or merges are missing: this file cannot speak")
+        try:
+            n_derived = Tokenizer.from_file(file).n_derived
+        except ModelFileError as error:
+            found.append(f"the tokenizer cannot be made, so this file cannot speak: {error}")
         else:
-            added = {i for i, kind_of in enumerate(types) if kind_of in (CONTROL, USER_DEFINED)}
-            missing = missing_merges({token: i for i, token in enumerate(tokens)}, added, merges)
-            if missing:
-                found.append(f"{len(missing)} merges that begin with # are missing, as in published files: they are made from the tokens")
+            if n_derived:
+                found.append(f"{n_derived} merges that begin with # are missing, as in published files: they are made from the tokens")
     return found
 
 

@@ -75,6 +75,13 @@ class ModelFile:
         array = np.frombuffer(raw, dtype)
         return array if value.is_array else array[0].item()
 
+    def strings(self, key: str) -> Any:
+        """The array of strings at `key` as a qt_value, in the file's memory; raises ModelFileError."""
+        value = ffi.new("struct qt_value *")
+        if lib.qt_file_value(self._handle, key.encode(), value) != 0 or value.type != STRING or not value.is_array:
+            self.require(key, list)
+        return value
+
     def encoded_keys(self) -> list[tuple[str, bytes]]:
         """(key, type number and value as the file has them) of all metadata in file order; odd bytes in a key become surrogates."""
         value, items = ffi.new("struct qt_value *"), []

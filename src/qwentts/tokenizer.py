@@ -1,9 +1,10 @@
-"""The GGUF vocabulary as the official tokenizer: Qwen2 byte-level BPE, run by the `tokenizers` library.
+"""The GGUF vocabulary as the official tokenizer: Qwen2 byte-level BPE.
 
-text -> added tokens cut out -> NFC -> Qwen2 split expression -> bytes as printable characters -> merges -> ids.
+text -> added tokens cut out -> NFC -> Qwen2 split expression -> bytes as printable characters (all by the `tokenizers` library)
+     -> merges -> ids (csrc/vocabulary.c: the library needs 0.2 s and 22 MB to take in 151,000 tokens and merges, that file 0.03 s)
 
 Trap: published files lack the merges whose line starts with `#` (their writer took them for comments), so `##` or `#include` would
-fall apart; `missing_merges` derives them again from the vocabulary, whose ids are in merge order. test_tokenizer catches it.
+fall apart; vocabulary.c derives them again from the tokens, whose ids are in merge order. test_tokenizer catches it.
 The split expression is the one of the Qwen2 tokenizer itself. transformers 4.57.3 can swap in Mistral's for vocabularies over
 100,000 tokens (`fix_mistral_regex`); the models were trained with Qwen2's.
 """
@@ -11,111 +12,126 @@ The split expression is the one of the Qwen2 tokenizer itself. transformers 4.57
 from __future__ import annotations
 
 import os
+import struct
 import threading
-from bisect import bisect_left
-from collections.abc import Container, Mapping
-from operator import methodcaller
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from ._lib import ffi, last_error, lib
 from .errors import ModelFileError
-from .model_file import ModelFile
+from .model_file import STRING, ModelFile
 
 SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_SPACE = methodcaller("partition", " ")
-CONTROL, USER_DEFINED = 3, 4  # token types of the added tokens
+CONTROL, USER_DEFINED = ADDED = 3, 4  # token types of the added tokens
 MOST_TYPE = 6  # normal, unknown, control, user defined, unused, byte
 
 
-def missing_merges(ids: Mapping[str, int], added: Container[int], merges: list[str]) -> list[tuple[int, str]]:
-    """The merges that start with `#` and are not in `merges`, as (token id, `left right`), in id order.
+class Vocabulary:
+    """Tokens and merges of a file, in the library: words to ids. Merges that begin with `#` and are missing are made from the tokens."""
 
-    A token made by merges was, at its rank, the join of the two pieces that the earlier merges reduce it to.
-    """
-    products = {m.replace(" ", "", 1) for m in merges if m[:1] == "#"}
-    candidates = sorted(i for t, i in ids.items() if t[:1] == "#" and len(t) > 1 and t not in products and i not in added)
-    if not candidates:
-        return []
-    tokens = {i: t for t, i in ids.items() if t[:1] == "#"}
-    present = set(merges)
-    found: list[tuple[int, str]] = []
-    for token_id in candidates:
-        parts = list(tokens[token_id])
-        while len(parts) > 2:
-            joins = [
-                (ids[a + b], at) for at, (a, b) in enumerate(zip(parts, parts[1:], strict=False)) if f"{a} {b}" in present and a + b in ids
-            ]
-            rank, at = min(joins, default=(token_id, -1))
-            if rank >= token_id:
-                break
-            parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        if len(parts) == 2:
-            found.append((token_id, f"{parts[0]} {parts[1]}"))
-            present.add(found[-1][1])
-    return found
+    def __init__(self, tokens: Any, types: np.ndarray, merges: Any, *, path: str) -> None:
+        added = np.ascontiguousarray(np.isin(types, ADDED).astype(np.uint8))
+        out = ffi.new("struct qt_vocabulary **")
+        if lib.qt_vocabulary_new(tokens, merges, ffi.from_buffer("uint8_t[]", added), added.size, out) != 0:
+            raise ModelFileError(f"{path}: tokenizer.ggml.tokens and tokenizer.ggml.merges do not fit together: {last_error()}")
+        self._handle = ffi.gc(out[0], lib.qt_vocabulary_free)
+        self.n_derived: int = lib.qt_vocabulary_n_derived(self._handle)
 
+    def find(self, token: str) -> int:
+        """The id of `token`, -1 when there is none."""
+        text = token.encode()
+        return lib.qt_vocabulary_find(self._handle, text, len(text))
 
-def complete_merges(ids: Mapping[str, int], added: Container[int], merges: list[str]) -> list[str]:
-    """`merges` with the missing `#` merges put where the ids of their products say."""
-    missing = missing_merges(ids, added, merges)
-    if not missing:
-        return merges
-    result, start = [], 0
-    for token_id, merge in missing:
-        at = bisect_left(merges, token_id, lo=start, key=lambda m: ids.get(m.replace(" ", "", 1), -1))
-        result += [*merges[start:at], merge]
-        start = at
-    return result + merges[start:]
+    def token(self, token_id: int) -> str:
+        """The text of a token."""
+        n_bytes = ffi.new("int64_t *")
+        text = lib.qt_vocabulary_token(self._handle, token_id, n_bytes)
+        return bytes(ffi.buffer(text, n_bytes[0])).decode("utf-8", "replace")
+
+    def encode(self, word: str) -> list[int]:
+        """The ids of a word whose bytes are written as printable characters."""
+        text = word.encode()
+        ids, n_ids = ffi.new("int32_t[]", len(text)), ffi.new("int64_t *")
+        if lib.qt_vocabulary_encode(self._handle, text, len(text), ids, n_ids) != 0:
+            raise MemoryError(last_error())
+        return ffi.unpack(ids, n_ids[0])
 
 
 class Tokenizer:
     """Text to the official token ids."""
 
     def __init__(self, tokens: list[str], types: np.ndarray, merges: list[str], *, path: str = "vocabulary") -> None:
+        self._keep = [packed_strings(tokens), packed_strings(merges)]
+        self._build(self._keep[0][0], types, self._keep[1][0], path)
+
+    def _build(self, tokens: Any, types: np.ndarray, merges: Any, path: str) -> None:
         import tokenizers  # here, because the command line's help does not need it
         from tokenizers import models, normalizers, pre_tokenizers
 
-        added = np.flatnonzero(np.isin(types, (CONTROL, USER_DEFINED))).tolist()
-        vocabulary = dict(zip(tokens, range(len(tokens)), strict=True))
-        merges = complete_merges(vocabulary, set(added), merges)
-        try:
-            model = models.BPE(vocabulary, [(left, right) for left, _, right in map(_SPACE, merges)], fuse_unk=False, byte_fallback=False)
-        except Exception as error:  # the library raises bare exceptions
-            raise ModelFileError(f"{path}: tokenizer.ggml.tokens and tokenizer.ggml.merges do not fit together: {error}") from None
-        self._tokenizer = tokenizers.Tokenizer(model)
-        self._tokenizer.normalizer = normalizers.NFC()
-        self._tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        self._vocabulary = Vocabulary(tokens, types, merges, path=path)
+        self._bytes = sorted(pre_tokenizers.ByteLevel.alphabet())
+        self._cutter = tokenizers.Tokenizer(models.BPE({char: i for i, char in enumerate(self._bytes)}, []))
+        self._cutter.normalizer = normalizers.NFC()
+        self._cutter.pre_tokenizer = pre_tokenizers.Sequence(
             [
                 pre_tokenizers.Split(tokenizers.Regex(SPLIT), behavior="isolated", invert=False),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ]
         )
-        for token_id in added:
-            token = tokenizers.AddedToken(tokens[token_id], normalized=False, special=types[token_id] == CONTROL)
-            (self._tokenizer.add_special_tokens if types[token_id] == CONTROL else self._tokenizer.add_tokens)([token])
-            if self._tokenizer.token_to_id(tokens[token_id]) != token_id:
-                raise ModelFileError(f"{path}: the added token {tokens[token_id]!r} has id {token_id}, which belongs to an equal token too")
+        self._added: dict[int, int] = {}
+        for token_id in np.flatnonzero(np.isin(types, ADDED)).tolist():
+            text, is_control = self._vocabulary.token(token_id), types[token_id] == CONTROL
+            if self._vocabulary.find(text) != token_id:
+                raise ModelFileError(f"{path}: the added token {text!r} has id {token_id}, which belongs to an equal token too")
+            added = tokenizers.AddedToken(text, normalized=False, special=is_control)
+            (self._cutter.add_special_tokens if is_control else self._cutter.add_tokens)([added])
+            cut_id = self._cutter.token_to_id(text)
+            if cut_id is not None and cut_id >= len(self._bytes):
+                self._added[cut_id] = token_id
 
     @classmethod
     def from_file(cls, file: ModelFile) -> Tokenizer:
         """The tokenizer of a talker file."""
-        tokens = file.require("tokenizer.ggml.tokens", list)
-        merges = file.require("tokenizer.ggml.merges", list)
+        tokens, merges = file.strings("tokenizer.ggml.tokens"), file.strings("tokenizer.ggml.merges")
         types = file.get("tokenizer.ggml.token_type")
-        if not are_token_types(types, len(tokens)):
+        if not are_token_types(types, tokens.n):
             raise ModelFileError(
                 f"{file.path}: tokenizer.ggml.token_type is {types!r:.60}, expected a whole number from 1 to {MOST_TYPE} for each of"
-                f" {len(tokens)} tokens"
+                f" {tokens.n} tokens"
             )
-        return cls(tokens, types, merges, path=file.path)
+        tokenizer = cls.__new__(cls)
+        tokenizer._keep = [file]
+        tokenizer._build(tokens, types, merges, file.path)
+        return tokenizer
+
+    @property
+    def n_derived(self) -> int:
+        """How many merges the file lacks that were made from its tokens."""
+        return self._vocabulary.n_derived
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`; added tokens spelled out in it become their ids, as in the official tokenizer."""
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        cut = self._cutter.encode(text, add_special_tokens=False)
+        ids: list[int] = []
+        for _, word in groupby(zip(cut.word_ids, cut.ids, strict=True), key=itemgetter(0)):
+            parts = [i for _, i in word]
+            if parts[0] in self._added:
+                ids.append(self._added[parts[0]])
+            else:
+                ids += self._vocabulary.encode("".join([self._bytes[i] for i in parts]))
+        return ids
+
+
+def packed_strings(strings: list[str]) -> tuple[Any, Any]:
+    """The strings as a file would hold them: a qt_value, and the memory that it needs."""
+    data = ffi.from_buffer(b"".join(struct.pack("<Q", len(text)) + text for text in map(str.encode, strings)))
+    return ffi.new("struct qt_value *", {"type": STRING, "is_array": True, "n": len(strings), "data": data, "n_bytes": len(data)}), data
 
 
 def are_token_types(types: Any, n_tokens: int) -> bool:

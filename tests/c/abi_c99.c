@@ -269,6 +269,36 @@ static void file_entries(void) {
     refused("qt_file_tensor_read NULL", qt_file_tensor_read(NULL, 0, &x, 1), QT_STATUS_INVALID_PARAMS, "qt_file_tensor_read", "file", "NULL", NULL);
 }
 
+/* Arrays of strings as files hold them: a length of eight bytes, then the bytes. */
+static void vocabulary_entries(void) {
+    static const char three[] = "\1\0\0\0\0\0\0\0a\1\0\0\0\0\0\0\0b\2\0\0\0\0\0\0\0ab", one[] = "\3\0\0\0\0\0\0\0a b";
+    static const uint8_t is_added[3] = { 0, 0, 0 };
+    struct qt_value tokens = { 8, true, 3, three, sizeof three - 1 }, merges = { 8, true, 1, one, sizeof one - 1 };
+    struct qt_vocabulary * vocabulary = (struct qt_vocabulary *) &failures;
+    int32_t ids[4];
+    int64_t n = -1;
+    refused("qt_vocabulary_new NULL", qt_vocabulary_new(NULL, &merges, is_added, 3, &vocabulary), QT_STATUS_INVALID_PARAMS, "tokens", "NULL", NULL, NULL);
+    check(!vocabulary, "qt_vocabulary_new leaves NULL on failure");
+    refused("qt_vocabulary_new n_tokens", qt_vocabulary_new(&tokens, &merges, is_added, 2, &vocabulary), QT_STATUS_INVALID_PARAMS, "n_tokens is 2", "3", NULL, NULL);
+    tokens.n_bytes--;
+    refused("a token behind the end", qt_vocabulary_new(&tokens, &merges, is_added, 3, &vocabulary), QT_STATUS_INVALID_PARAMS, "tokens", "2 of 3", NULL, NULL);
+    tokens.n_bytes++, merges.n = 2;
+    refused("a merge too few", qt_vocabulary_new(&tokens, &merges, is_added, 3, &vocabulary), QT_STATUS_INVALID_PARAMS, "merges", "1 of 2", NULL, NULL);
+    merges.n = 1, merges.type = 4;
+    refused("merges that are numbers", qt_vocabulary_new(&tokens, &merges, is_added, 3, &vocabulary), QT_STATUS_INVALID_PARAMS, "merges", "type 4", NULL, NULL);
+    merges.type = 8;
+    check(qt_vocabulary_new(&tokens, &merges, is_added, 3, &vocabulary) == QT_STATUS_OK && vocabulary, "a small vocabulary");
+    check(qt_vocabulary_find(vocabulary, "ab", 2) == 2 && qt_vocabulary_find(vocabulary, "ba", 2) == -1, "tokens are found");
+    check(qt_vocabulary_token(vocabulary, 2, &n) == three + 26 && n == 2 && !qt_vocabulary_token(vocabulary, 3, &n) && n == 0, "tokens by id");
+    check(qt_vocabulary_n_derived(vocabulary) == 0 && qt_vocabulary_n_derived(NULL) == 0, "no merge is missing");
+    check(qt_vocabulary_encode(vocabulary, "bab?", 4, ids, &n) == QT_STATUS_OK && n == 2 && ids[0] == 1 && ids[1] == 2, "a word");
+    refused("qt_vocabulary_encode NULL", qt_vocabulary_encode(NULL, "a", 1, ids, &n), QT_STATUS_INVALID_PARAMS, "vocabulary", "NULL", NULL, NULL);
+    refused("qt_vocabulary_encode", qt_vocabulary_encode(vocabulary, "a", -1, ids, &n), QT_STATUS_INVALID_PARAMS, "n_bytes is -1", NULL, NULL, NULL);
+    check(qt_vocabulary_find(NULL, "a", 1) == -1, "qt_vocabulary_find(NULL)");
+    qt_vocabulary_free(vocabulary);
+    qt_vocabulary_free(NULL);
+}
+
 static void session_entries(void) {
     struct qt_session * session = (struct qt_session *) &failures;
     struct qt_audio audio;
@@ -386,6 +416,7 @@ int main(int argc, char ** argv) {
     init_entries();
     context_entries();
     file_entries();
+    vocabulary_entries();
     session_entries();
     newer_session_entries();
     quantizer_entries();

@@ -77,11 +77,11 @@ def test_zero_tensors_and_missing_merges_are_warnings(tmp_path):
     facts = inspect_file(changed(tmp_path / "zero.gguf", TALKER, name, lambda v: v.fill(0)))
     assert any("1 tensors are all zero" in text and name in text for text in facts["warnings"])
     assert inspect_file(TALKER)["warnings"] == []
-    tokens = {"tokenizer.ggml.tokens": ["a", "#", "##"], "tokenizer.ggml.merges": ["a a"]}
+    tokens = {"tokenizer.ggml.tokens": ["a", "#", "##", "aa"], "tokenizer.ggml.merges": ["a a"]}
     writer = GGUFWriter(tmp_path / "merges.gguf", "qwen3-tts")
     for key, value in tokens.items():
         writer.add_array(key, value)
-    writer.add_array("tokenizer.ggml.token_type", [1, 1, 1])
+    writer.add_array("tokenizer.ggml.token_type", [1, 1, 1, 1])
     writer.add_tensor("talker.blk.0.attn_q.weight", np.ones((2, 32), np.float32))
     for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
         step()

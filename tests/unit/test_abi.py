@@ -14,7 +14,7 @@ from conftest import MODES, tiny_files
 from qwentts import _lib
 
 HEADER = ROOT / "csrc" / "include" / "qwentts.h"
-OPAQUE = {"qt_context", "qt_session", "qt_file"}
+OPAQUE = {"qt_context", "qt_session", "qt_file", "qt_vocabulary"}
 STRICT = ("-std=c99", "-Wall", "-Werror", "-pedantic")
 
 
