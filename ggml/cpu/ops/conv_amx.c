@@ -73,21 +73,71 @@ size_t KERNEL(conv_amx_scratch)(const struct ggml_tensor * dst, int nth) {
     return (p.keeps ? p.weights_bytes : p.x_bytes) + p.thread_bytes * (size_t) nth;
 }
 
-/* Input channels of block b, n samples from first on, as packed rows of a block: out is the place of the first in part 0. */
+/* n columns of two neighbouring channels, after the activation, as a row of pairs in each part. */
+AMX_INLINE void pack_pair(const int act, const struct ggml_tensor * dst, int64_t ic, const float * even, const float * odd, int64_t n, const int order, char * out) {
+    vf a[2] = { vf_zero(), vf_zero() }, inv_b[2] = { vf_zero(), vf_zero() };
+    for (int i = 0; i < (act == GGML_CONV_ACT_SNAKE ? odd ? 2 : 1 : 0); i++) {
+        a[i] = vf_set1(((const float *) dst->src[CONV_SRC_SNAKE_A]->data)[ic + i]);
+        inv_b[i] = vf_set1(((const float *) dst->src[CONV_SRC_SNAKE_INV_B]->data)[ic + i]);
+    }
+    for (int64_t t = 0; t < n; t += VF_N, out += 64) {
+        const int width = n - t < VF_N ? (int) (n - t) : VF_N;
+        vf e = vf_load_n(even + t, width), o = odd ? vf_load_n(odd + t, width) : vf_zero();
+        if (act == GGML_CONV_ACT_SNAKE) {
+            e = vf_snake(e, a[0], inv_b[0]);
+            o = vf_snake(o, a[1], inv_b[1]);
+        } else if (act == GGML_CONV_ACT_ELU) {
+            e = vf_elu(e);
+            o = vf_elu(o);
+        }
+#pragma GCC unroll 3
+        for (int part = 0; part < order; part++) {
+            _mm512_store_si512(out + part * AMX_K / 2 * 4 * READ_ROWS, amx_next_pair(order, &e, &o));
+        }
+    }
+}
+
+static void pack_pair_any(const int act, const struct ggml_tensor * dst, int64_t ic, const float * even, const float * odd, int64_t n, int order, char * out) {
+    switch (10 * order + act) {
+        case 20 + GGML_CONV_ACT_NONE: pack_pair(GGML_CONV_ACT_NONE, dst, ic, even, odd, n, 2, out); break;
+        case 20 + GGML_CONV_ACT_SNAKE: pack_pair(GGML_CONV_ACT_SNAKE, dst, ic, even, odd, n, 2, out); break;
+        case 20 + GGML_CONV_ACT_ELU: pack_pair(GGML_CONV_ACT_ELU, dst, ic, even, odd, n, 2, out); break;
+        case 30 + GGML_CONV_ACT_NONE: pack_pair(GGML_CONV_ACT_NONE, dst, ic, even, odd, n, 3, out); break;
+        case 30 + GGML_CONV_ACT_SNAKE: pack_pair(GGML_CONV_ACT_SNAKE, dst, ic, even, odd, n, 3, out); break;
+        default: pack_pair(GGML_CONV_ACT_ELU, dst, ic, even, odd, n, 3, out); break;
+    }
+}
+
+/* Input channels of block b, n samples from first on, as packed rows of a block: out is the place of the first in part 0. What lies inside the input is read
+ * where it is, what does not by way of conv_read. */
 static void pack_rows(const struct amx_plan * p, const struct ggml_tensor * dst, int64_t b, int64_t first, int64_t n, char * out) {
+    const struct ggml_tensor * x = dst->src[CONV_SRC_DATA];
+    const int act = ggml_get_op_params_i32(dst, 3);
     float rows[2][READ_ROWS];
     char pairs[AMX_PARTS][AMX_K / 2][4 * READ_ROWS] __attribute__((aligned(64)));
     for (int64_t t = 0; t < n; t += READ_ROWS, out += READ_ROWS * 64) {
         const int64_t len = n - t < READ_ROWS ? n - t : READ_ROWS;
-        for (int64_t i = 0; i < AMX_K; i++) {
-            if (b * AMX_K + i < p->w.IC) {
-                conv_read(dst, b * AMX_K + i, first + t, 1, len, rows[i % 2]);
-            } else {
-                memset(rows[i % 2], 0, sizeof rows[0]);
+        const bool inside = first + t >= 0 && first + t + len <= x->ne[0];
+        for (int64_t i = 0; i < AMX_K; i += 2) {
+            const int64_t ic = b * AMX_K + i;
+            const float * from[2] = { rows[0], ic + 1 < p->w.IC ? rows[1] : NULL };
+            if (ic >= p->w.IC) {
+                for (int part = 0; part < p->order; part++) {
+                    memset(pairs[part][i / 2], 0, sizeof pairs[0][0]);
+                }
+                continue;
             }
-            if (i % 2) {
-                amx_pack_pair(rows[0], rows[1], len, p->order, pairs[0][i / 2], sizeof pairs[0]);
+            for (int64_t j = 0; j < 2 && ic + j < p->w.IC; j++) {
+                if (inside) {
+                    from[j] = (const float *) ((const char *) x->data + (size_t) (ic + j) * x->nb[1]) + first + t;
+                    for (int64_t line = 0; line < READ_ROWS && t + READ_ROWS < n; line += VF_N) {
+                        _mm_prefetch((const char *) (from[j] + READ_ROWS + line), _MM_HINT_T0);
+                    }
+                } else {
+                    conv_read(dst, ic + j, first + t, 1, len, rows[j]);
+                }
             }
+            pack_pair_any(inside ? act : GGML_CONV_ACT_NONE, dst, ic, from[0], from[1], len, p->order, pairs[0][i / 2]);
         }
         for (int part = 0; part < p->order; part++) {
             for (int64_t r = 0; r < len; r += AMX_ROWS) {
@@ -105,31 +155,77 @@ struct worker {
     float * values;
 };
 
-/* A chunk of the reduction from block b on, over rows of the packed input; weights: those of the chunk. */
-static void multiply(const struct amx_plan * p, const struct worker * t, int64_t b, int64_t n_blocks, const char * weights, float (*sums)[AMX_BLOCK],
-                     int64_t rows, int cols) {
+/* Where the results of some rows of a panel will go, and what is added to them. */
+static void prefetch_result(const struct amx_plan * p, const struct ggml_tensor * dst, int64_t panel, int64_t t0, int64_t n) {
+    const struct ggml_tensor * residual = dst->src[CONV_SRC_RESIDUAL];
+    const int64_t first = panel * p->w.panel / p->w.phases, last = first + (conv_weights_columns(&p->w, panel) + p->w.phases - 1) / p->w.phases;
+    for (int64_t oc = first; oc < last; oc++) {
+        const char * to = (const char *) dst->data + (size_t) oc * dst->nb[1], * more = residual ? (const char *) residual->data + (size_t) oc * residual->nb[1] : NULL;
+        for (size_t at = (size_t) (t0 * p->w.phases) * sizeof(float); at < (size_t) ((t0 + n) * p->w.phases) * sizeof(float); at += 64) {
+            __builtin_prefetch(to + at, 1, 3);
+            if (more) {
+                _mm_prefetch(more + at, _MM_HINT_T0);
+            }
+        }
+    }
+}
+
+/* A chunk of the reduction from block b on, over rows t0 .. t0 + n - 1 of a panel, the first of the packed input; weights: those of the chunk. */
+static void multiply(const struct amx_plan * p, const struct ggml_tensor * dst, const struct worker * t, int64_t b, const char * weights, float (*sums)[AMX_BLOCK],
+                     int64_t panel, int64_t t0, int64_t n) {
+    const int64_t n_blocks = p->n_ic - b < p->chunk_ic ? p->n_ic - b : p->chunk_ic;
+    const int cols = (int) conv_weights_columns(&p->w, panel);
     struct amx_job job = {
         .rows = { .at = t->x + b * p->x_block, .row = 64 * p->step, .tile = AMX_ROWS * 64 * p->step, .part = p->x_part, .block = p->x_block, .tap = t->row_tap },
         .columns = { .at = weights, .row = 64, .tile = AMX_TILE, .part = 2 * AMX_TILE, .block = (int64_t) p->w.step_bytes * p->w.taps, .tap = t->column_tap },
         .n_blocks = n_blocks, .n_taps = p->w.taps, .out = sums, .add = b > 0,
     };
     AMX_WRITTEN();
-    for (int64_t r = 0; r < rows; r += AMX_BLOCK, job.rows.at += AMX_BLOCK * 64 * p->step, job.out += AMX_BLOCK) {
-        amx_run(&job, false, p->order, p->w.parts, (int) (rows - r < AMX_BLOCK ? rows - r : AMX_BLOCK), cols);
+    for (int64_t r = 0; r < n; r += AMX_BLOCK, job.rows.at += AMX_BLOCK * 64 * p->step, job.out += AMX_BLOCK) {
+        const int64_t rows = n - r < AMX_BLOCK ? n - r : AMX_BLOCK;
+        if (b + n_blocks == p->n_ic) {
+            prefetch_result(p, dst, panel, t0 + r, rows);
+        }
+        amx_run(&job, false, p->order, p->w.parts, (int) rows, cols);
     }
 }
 
-/* The sums of a panel, rows t0 .. t0 + n - 1, to the result. */
+/* The sums of a panel, rows t0 .. t0 + n - 1, to the result, 16 by 16. What is added is read before anything is written: rows of residual and result often lie
+ * at the same place of their pages, where a load waits for the stores before it. */
 static void store_channels(const struct ggml_tensor * dst, int64_t oc, int cols, int64_t t0, int64_t n, float (*sums)[AMX_BLOCK]) {
-    float turned[AMX_ROWS][AMX_BLOCK] __attribute__((aligned(64)));
-    for (int64_t t = 0; t < n; t += AMX_BLOCK) {
-        const int64_t len = n - t < AMX_BLOCK ? n - t : AMX_BLOCK;
-        for (int c = 0; c < cols; c += AMX_ROWS) {
-            for (int64_t r = 0; r < len; r += AMX_ROWS) {
-                amx_turn((const char *) &sums[t + r][c], sizeof sums[0], (char *) &turned[0][r], sizeof turned[0]);
+    const struct ggml_tensor * bias = dst->src[CONV_SRC_BIAS], * residual = dst->src[CONV_SRC_RESIDUAL];
+    for (int c = 0; c < cols; c += AMX_ROWS) {
+        const int n_oc = cols - c < AMX_ROWS ? cols - c : AMX_ROWS;
+        float b[AMX_ROWS] = { 0 };
+        if (bias) {
+            memcpy(b, (const float *) bias->data + oc + c, (size_t) n_oc * sizeof b[0]);
+        }
+        for (int64_t t = 0; t < n; t += AMX_ROWS) {
+            const int len = (int) (n - t < AMX_ROWS ? n - t : AMX_ROWS);
+            char * out = (char *) dst->data + (size_t) (oc + c) * dst->nb[1] + (size_t) (t0 + t) * sizeof(float);
+            __m512i v[AMX_ROWS];
+#pragma GCC unroll 16
+            for (int i = 0; i < AMX_ROWS; i++) {
+                v[i] = _mm512_load_si512(&sums[t + i][c]);
             }
-            for (int i = 0; i < AMX_ROWS && c + i < cols; i++) {
-                conv_finish(dst, oc + c + i, t0 + t, len, turned[i]);
+            amx_turn_rows(v);
+            vf y[AMX_ROWS];
+#pragma GCC unroll 16
+            for (int i = 0; i < AMX_ROWS; i++) {
+                y[i] = vf_add(_mm512_castsi512_ps(v[i]), vf_set1(b[i]));
+            }
+            if (residual) {
+                const char * more = (const char *) residual->data + (size_t) (oc + c) * residual->nb[1] + (size_t) (t0 + t) * sizeof(float);
+#pragma GCC unroll 16
+                for (int i = 0; i < AMX_ROWS; i++) {
+                    y[i] = i < n_oc ? vf_add(y[i], vf_load_n((const float *) (more + (size_t) i * residual->nb[1]), len)) : y[i];
+                }
+            }
+#pragma GCC unroll 16
+            for (int i = 0; i < AMX_ROWS; i++) {
+                if (i < n_oc) {
+                    vf_store_n((float *) (out + (size_t) i * dst->nb[1]), y[i], len);
+                }
             }
         }
     }
@@ -151,7 +247,8 @@ static void store_phases(const struct amx_plan * p, const struct ggml_tensor * d
     }
 }
 
-static void store(const struct amx_plan * p, const struct ggml_tensor * dst, int64_t panel, int cols, int64_t t0, int64_t n, float (*sums)[AMX_BLOCK]) {
+static void store(const struct amx_plan * p, const struct ggml_tensor * dst, int64_t panel, int64_t t0, int64_t n, float (*sums)[AMX_BLOCK]) {
+    const int cols = (int) conv_weights_columns(&p->w, panel);
     if (p->w.phases == 1) {
         store_channels(dst, panel * p->w.panel, cols, t0, n, sums);
     } else {
@@ -176,12 +273,10 @@ static void run_narrow(const struct cpu_task * task, const struct amx_plan * p, 
             pack_rows(p, dst, b, t0 * p->step - p->before + have, want - have, t->x + b * p->x_block + 64 * have);
         }
         for (int64_t panel = 0; panel < p->w.n_panels; panel++) {
-            const int cols = (int) conv_weights_columns(&p->w, panel);
             for (int64_t b = 0; b < p->n_ic; b += p->chunk_ic) {
-                const int64_t n_blocks = p->n_ic - b < p->chunk_ic ? p->n_ic - b : p->chunk_ic;
-                multiply(p, t, b, n_blocks, weights + (size_t) panel * panel_bytes + (size_t) b * block_bytes, t->sums, n, cols);
+                multiply(p, dst, t, b, weights + (size_t) panel * panel_bytes + (size_t) b * block_bytes, t->sums, panel, t0, n);
             }
-            store(p, dst, panel, cols, t0, n, t->sums);
+            store(p, dst, panel, t0, n, t->sums);
         }
         from = t0 + n;
         have = want > n * p->step ? want - n * p->step : 0;
@@ -210,11 +305,11 @@ static void run_wide(const struct cpu_task * task, const struct amx_plan * p, st
                 const int64_t n_blocks = p->n_ic - b < p->chunk_ic ? p->n_ic - b : p->chunk_ic;
                 KERNEL(conv_weights_pack)(&p->w, first, b, n_blocks, t->values, t->weights, panel_bytes);
                 for (int64_t g = 0; g < group; g++) {
-                    multiply(p, t, b, n_blocks, t->weights + (size_t) g * panel_bytes, t->sums + g * p->block, n, (int) conv_weights_columns(&p->w, first + g));
+                    multiply(p, dst, t, b, t->weights + (size_t) g * panel_bytes, t->sums + g * p->block, first + g, t0, n);
                 }
             }
             for (int64_t g = 0; g < group; g++) {
-                store(p, dst, first + g, (int) conv_weights_columns(&p->w, first + g), t0, n, t->sums + g * p->block);
+                store(p, dst, first + g, t0, n, t->sums + g * p->block);
             }
         }
     }

@@ -24,97 +24,73 @@ struct conv_weights KERNEL(conv_weights_of)(const struct ggml_tensor * dst, int 
     return w;
 }
 
-/* 16 rows of 32 halves each, F16 or BF16, of two k a word: columns of tiles, split into parts. */
-AMX_INLINE void store_tile(const bool bf16, const char * rows, char * out) {
-    __m512i v[AMX_ROWS];
-#pragma GCC unroll 16
-    for (int i = 0; i < AMX_ROWS; i++) {
-        v[i] = _mm512_load_si512(rows + 64 * i);
+/* Two halves a word, F16 or BF16, of 16 columns: their row in the tile of each part. */
+AMX_INLINE void store_words(const bool bf16, __m512i words, char * out) {
+    if (bf16) {
+        _mm512_store_si512(out, words);
+    } else {
+        amx_pack_row(_mm512_cvtph_ps(_mm512_castsi512_si256(words)), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(words, 1)), 2, out);
     }
-    amx_turn_rows(v);
+}
+
+/* 32 halves at row, of which n are there. */
+static inline __m512i load_halves(const uint16_t * row, int64_t n) {
+    return n >= AMX_K ? _mm512_loadu_si512(row) : n > 0 ? _mm512_maskz_loadu_epi16((__mmask32) ((1u << n) - 1), row) : _mm512_setzero_si512();
+}
+
+/* 32 channels of 16 columns, row_bytes apart in the file, n halves of each: turned[j] has halves 2 j and 2 j + 1 of all columns. */
+static void turn_block(const struct conv_weights * w, const char * row, int64_t n_rows, int64_t n, int64_t next, char * turned) {
+    for (int64_t j = 0; j < w->taps; j++, row += 64, turned += AMX_TILE, n -= AMX_K) {
+        __m512i v[AMX_ROWS];
 #pragma GCC unroll 16
-    for (int i = 0; i < AMX_ROWS; i++) {
-        if (bf16) {
-            _mm512_store_si512(out + 64 * i, v[i]);
-        } else {
-            amx_pack_row(_mm512_cvtph_ps(_mm512_castsi512_si256(v[i])), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v[i], 1)), 2, out + 64 * i);
+        for (int64_t m = 0; m < AMX_ROWS; m++) {
+            const char * at = row + (size_t) m * w->kernel->nb[2];
+            _mm_prefetch((const char *) ((uintptr_t) at + (uintptr_t) next), _MM_HINT_T1);
+            v[m] = load_halves((const uint16_t *) at, m < n_rows ? n : 0);
+        }
+        amx_turn_rows(v);
+#pragma GCC unroll 16
+        for (int64_t m = 0; m < AMX_ROWS; m++) {
+            _mm512_store_si512(turned + 64 * m, v[m]);
         }
     }
 }
 
-/* 32 channels of one tap from a row whose channels are taps halves apart: lanes come from each of the vectors that hold the block. */
-struct gather {
-    __m512i index;
-    __mmask32 from[GATHER_TAPS];
-};
-
-static void gather_init(struct gather * g, int64_t taps, int64_t k) {
-    uint16_t index[AMX_K];
-    memset(g->from, 0, sizeof g->from);
-    for (int64_t i = 0; i < AMX_K; i++) {
-        int64_t at = i * taps + k;
-        index[i] = (uint16_t) (at % AMX_K);
-        g->from[at / AMX_K] |= (__mmask32) (1u << i);
-    }
-    g->index = _mm512_loadu_si512(index);
+/* Channels 2 pair and 2 pair + 1 of a tap side by side. They are halves 2 pair taps + tap and taps more: in two words where taps is odd, one in an upper and
+ * one in a lower half, and in two upper or two lower halves where it is even. */
+AMX_INLINE __m512i tap_words(const int64_t taps, const char * turned, int64_t pair, int64_t tap) {
+    const int64_t even = 2 * pair * taps + tap, odd = even + taps;
+    const __m512i a = _mm512_load_si512(turned + even / 2 * 64), b = _mm512_load_si512(turned + odd / 2 * 64);
+    const __m512i low = tap % 2 ? _mm512_srli_epi32(a, 16) : a, high = odd % 2 ? b : _mm512_slli_epi32(b, 16);
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, low, high);
 }
 
-/* n halves of a row, those of 32 channels: out[k] has the channels of tap k, 1 KB from tap to tap. taps is a constant where this is inlined, if it can be. */
-AMX_INLINE void gather_row(const struct gather * g, const int64_t taps, const uint16_t * row, int64_t n, int64_t next, char * out) {
-    __m512i v[GATHER_TAPS];
-#pragma GCC unroll 8
-    for (int64_t j = 0; j < taps; j++, n -= AMX_K) {
-        _mm_prefetch((const char *) ((uintptr_t) (row + j * AMX_K) + (uintptr_t) next), _MM_HINT_T1);
-        v[j] = n >= AMX_K ? _mm512_loadu_si512(row + j * AMX_K) : n > 0 ? _mm512_maskz_loadu_epi16((__mmask32) ((1u << n) - 1), row + j * AMX_K) : _mm512_setzero_si512();
-    }
-    if (taps == 1) {
-        _mm512_store_si512(out, v[0]);
-        return;
-    }
-#pragma GCC unroll 8
-    for (int64_t k = 0; k < taps; k++, out += AMX_TILE) {
-        __m512i tap = _mm512_setzero_si512();
-#pragma GCC unroll 8
-        for (int64_t j = 0; j < taps; j++) {
-            tap = _mm512_mask_permutexvar_epi16(tap, g[k].from[j], g[k].index, v[j]);
+AMX_INLINE void store_taps(const bool bf16, const int64_t taps, const struct conv_weights * w, const char * turned, char * out) {
+    for (int64_t tap = 0; tap < taps; tap++, out += w->step_bytes) {
+        for (int64_t pair = 0; pair < AMX_K / 2; pair++) {
+            store_words(bf16, tap_words(taps, turned, pair, tap), out + 64 * pair);
         }
-        _mm512_store_si512(out, tap);
     }
 }
 
 static void pack_halves(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, char * out) {
-    char rows[GATHER_TAPS][AMX_TILE] __attribute__((aligned(64)));
-    struct gather g[GATHER_TAPS];
-    const int64_t cols = conv_weights_columns(w, panel);
+    char turned[GATHER_TAPS * AMX_TILE] __attribute__((aligned(64)));
+    const int64_t cols = conv_weights_columns(w, panel), row_bytes = (int64_t) w->kernel->nb[2], block_bytes = AMX_K * (int64_t) w->kernel->nb[1];
     const bool bf16 = w->kernel->type == GGML_TYPE_BF16, is_last = (b0 + n) * AMX_K >= w->IC;
     /* what is read next is the same rows' next n blocks, or the first of the rows of the next panel */
-    const int64_t next = is_last ? w->panel * (int64_t) w->kernel->nb[2] - b0 * AMX_K * (int64_t) w->kernel->nb[1] : n * AMX_K * (int64_t) w->kernel->nb[1];
-    for (int64_t k = 0; k < w->taps; k++) {
-        gather_init(&g[k], w->taps, k);
-    }
+    const int64_t next = is_last ? w->panel * row_bytes - b0 * block_bytes : n * block_bytes;
     for (int64_t b = b0; b < b0 + n; b++, out += w->step_bytes * (size_t) w->taps) {
         const int64_t ic = b * AMX_K, halves = (w->IC - ic < AMX_K ? w->IC - ic : AMX_K) * w->taps;
         for (int64_t c = 0; c < cols; c += AMX_ROWS) {
-            const int64_t n_rows = cols - c < AMX_ROWS ? cols - c : AMX_ROWS;
-            if (n_rows < AMX_ROWS) {
-                memset(rows, 0, sizeof rows);
-            }
-            for (int64_t m = 0; m < n_rows; m++) {
-                const uint16_t * row = (const uint16_t *) ((const char *) w->kernel->data + (size_t) (panel * w->panel + c + m) * w->kernel->nb[2]) + ic * w->taps;
-                switch (w->taps) {
-                    case 1: gather_row(g, 1, row, halves, next, &rows[0][64 * m]); break;
-                    case 3: gather_row(g, 3, row, halves, next, &rows[0][64 * m]); break;
-                    case 7: gather_row(g, 7, row, halves, next, &rows[0][64 * m]); break;
-                    default: gather_row(g, w->taps, row, halves, next, &rows[0][64 * m]); break;
-                }
-            }
-            for (int64_t k = 0; k < w->taps; k++) {
-                char * to = out + (size_t) k * w->step_bytes + (size_t) (c / AMX_ROWS) * AMX_TILE;
-                if (bf16) {
-                    store_tile(true, rows[k], to);
-                } else {
-                    store_tile(false, rows[k], to);
-                }
+            const char * row = (const char *) w->kernel->data + (size_t) (panel * w->panel + c) * w->kernel->nb[2] + (size_t) (b * block_bytes);
+            turn_block(w, row, cols - c < AMX_ROWS ? cols - c : AMX_ROWS, halves, next, turned);
+            char * to = out + (size_t) (c / AMX_ROWS) * AMX_TILE;
+            if (bf16) {
+                store_taps(true, w->taps, w, turned, to);
+            } else if (w->taps == 7) {
+                store_taps(false, 7, w, turned, to);
+            } else {
+                store_taps(false, w->taps, w, turned, to);
             }
         }
     }
@@ -135,10 +111,6 @@ static void phases_init(struct phases * p, const struct conv_weights * w) {
     }
 }
 
-static __m512i load_halves(const uint16_t * row, int64_t n) {
-    return n >= AMX_K ? _mm512_loadu_si512(row) : n > 0 ? _mm512_maskz_loadu_epi16((__mmask32) ((1u << n) - 1), row) : _mm512_setzero_si512();
-}
-
 /* n halves of two channels of a panel, to a pair's row in both tiles of each tap. */
 AMX_INLINE void pack_pair(const bool bf16, const struct conv_weights * w, const struct phases * p, const uint16_t * even_row, const uint16_t * odd_row, int64_t n,
                           int64_t n_odd, char * out) {
@@ -151,11 +123,7 @@ AMX_INLINE void pack_pair(const bool bf16, const struct conv_weights * w, const 
         const __m512i words[2] = { _mm512_permutex2var_epi16(even, low, odd), _mm512_permutex2var_epi16(even, high, odd) };
 #pragma GCC unroll 2
         for (int64_t tile = 0; tile < 2; tile++) {
-            if (bf16) {
-                _mm512_store_si512(out + tile * AMX_TILE, words[tile]);
-            } else {
-                amx_pack_row(_mm512_cvtph_ps(_mm512_castsi512_si256(words[tile])), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(words[tile], 1)), 2, out + tile * AMX_TILE);
-            }
+            store_words(bf16, words[tile], out + tile * AMX_TILE);
         }
     }
 }
