@@ -54,7 +54,7 @@ static void keep_last(struct ggml_context * ctx, struct ggml_tensor * all, struc
  * needed again. */
 static struct ggml_tensor * causal_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int64_t n, int stride,
                                          const struct conv_with * with, struct carry * carry) {
-    struct ggml_conv_ext ext = { .bias = conv->bias, .residual = with->residual, .prec = GGML_PREC_F32 };
+    struct ggml_conv_ext ext = { .bias = conv->bias, .residual = with->residual, .prec = with->rounds ? GGML_PREC_DEFAULT : GGML_PREC_F32 };
     if (with->act) {
         ext.act = GGML_CONV_ACT_SNAKE;
         ext.snake_a = with->act->a;
@@ -82,10 +82,9 @@ struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * c
     return causal_build(ctx, conv, x, (conv->weight->ne[0] - 1) * with->dilation, 0, with, carry);
 }
 
-struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, const struct snake * act,
+struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, const struct conv_with * with,
                                            struct carry * carry) {
-    struct conv_with with = { .act = act };
-    return causal_build(ctx, conv, x, (conv->weight->ne[0] + stride - 1) / stride - 1, stride, &with, carry);
+    return causal_build(ctx, conv, x, (conv->weight->ne[0] + stride - 1) / stride - 1, stride, with, carry);
 }
 
 /* No fused form: a few values a column. */

@@ -36,13 +36,14 @@ struct conv_with {
     int dilation;
     const struct snake * act;      /* of the input; NULL: none */
     struct ggml_tensor * residual; /* [T, C_out], added to the result; NULL: none */
+    bool rounds;                   /* a backend may leave out 2^-17 of a product (GGML_PREC_DEFAULT) */
 };
 
 /* carry NULL: x is the beginning, zeros come before it. Else at most one tensor of it is used. */
 struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, const struct conv_with * with, struct carry * carry); /* [T, C_out] */
 struct ggml_tensor * conv_depthwise_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, struct carry * carry);     /* [T, C] */
-/* [T*stride, C_out] */
-struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, const struct snake * act,
+/* [T*stride, C_out]; no residual. */
+struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, const struct conv_with * with,
                                            struct carry * carry);
 
 #endif

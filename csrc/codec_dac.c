@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define BLOCKS_ROUNDED 2 /* the last ones, half of all multiplications: what they round off passes through few layers more, see performance.md */
 #define SNAKE_EPS 1e-9f /* fixed upstream, in no key */
 #define N_SNAKES_MAX (SIZES_MAX_STAGES * (1 + 2 * DAC_MAX_UNITS) + 1)
 
@@ -104,10 +105,10 @@ void codec_dac_free(struct codec_dac * dac) {
     *dac = (struct codec_dac) { 0 };
 }
 
-static struct ggml_tensor * unit_build(const struct codec_run * run, const struct dac_unit * unit, struct ggml_tensor * x, int dilation) {
+static struct ggml_tensor * unit_build(const struct codec_run * run, const struct dac_unit * unit, struct ggml_tensor * x, int dilation, bool rounds) {
     struct ggml_context * ctx = run->arena->ctx;
-    struct ggml_tensor * y = conv_build(ctx, &unit->conv1, x, &(struct conv_with) { .dilation = dilation, .act = &unit->act1 }, run->carry);
-    return conv_build(ctx, &unit->conv2, y, &(struct conv_with) { .dilation = 1, .act = &unit->act2, .residual = x }, run->carry);
+    struct ggml_tensor * y = conv_build(ctx, &unit->conv1, x, &(struct conv_with) { .dilation = dilation, .act = &unit->act1, .rounds = rounds }, run->carry);
+    return conv_build(ctx, &unit->conv2, y, &(struct conv_with) { .dilation = 1, .act = &unit->act2, .residual = x, .rounds = rounds }, run->carry);
 }
 
 struct ggml_tensor * codec_dac_build(const struct codec_dac * dac, const struct codec_run * run, struct ggml_tensor * x) {
@@ -117,9 +118,11 @@ struct ggml_tensor * codec_dac_build(const struct codec_dac * dac, const struct 
     arena_tap_columns(arena, x, "codec.dac.0");
     for (int i = 0; i < dac->n_blocks; i++) {
         const struct dac_block * block = &dac->blocks[i];
-        x = conv_transposed_build(ctx, &block->conv, x, block->stride, &block->act, run->carry); /* [T*s, C/2] */
+        const bool rounds = i + BLOCKS_ROUNDED >= dac->n_blocks;
+        struct conv_with with = { .act = &block->act, .rounds = rounds };
+        x = conv_transposed_build(ctx, &block->conv, x, block->stride, &with, run->carry); /* [T*s, C/2] */
         for (int u = 0, dilation = 1; u < block->n_units; u++, dilation *= 3) {
-            x = unit_build(run, &block->units[u], x, dilation);
+            x = unit_build(run, &block->units[u], x, dilation, rounds);
         }
         arena_tap_columns(arena, x, "codec.dac.%d", i + 1);
     }

@@ -37,7 +37,7 @@ struct ggml_tensor * codec_upsample_build(const struct codec_upsample * upsample
     struct ggml_context * ctx = run->arena->ctx;
     for (int i = 0; i < upsample->n_stages; i++) {
         const struct upsample_stage * s = &upsample->stages[i];
-        x = conv_transposed_build(ctx, &s->conv, x, s->stride, NULL, run->carry);         /* [T*s, C] */
+        x = conv_transposed_build(ctx, &s->conv, x, s->stride, &(struct conv_with) { 0 }, run->carry); /* [T*s, C] */
         struct ggml_tensor * y = conv_depthwise_build(ctx, &s->depthwise, x, run->carry); /* [T*s, C] */
         y = ggml_cont(ctx, ggml_transpose(ctx, y));                                       /* [C, T*s] */
         y = ggml_norm(ctx, y, NORM_EPS);

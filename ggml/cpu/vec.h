@@ -5,6 +5,7 @@
  *   vf_zero() vf_set1(f) vf_load(p) vf_store(p, v)               p need not be aligned
  *   vf_load_n(p, n) vf_store_n(p, v, n)                          n in 1..VF_N; lanes past n load as 0 and are not stored
  *   vf_load_f16(p) vf_load_bf16(p) vf_store_f16(p, v) vf_store_bf16(p, v)   p: uint16_t *, nearest even
+ *   vf_load_i8(p)             VF_N of int8_t
  *   vf_add vf_sub vf_mul vf_div vf_min vf_max (a, b)  vf_neg vf_abs vf_sqrt vf_round (a)   round: nearest even
  *                             min, max: b where either is NaN
  *   vf_fma(a, b, c)           a * b + c, one rounding where the tier has fused multiply-add

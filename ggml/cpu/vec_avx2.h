@@ -52,6 +52,7 @@ static inline vf vf_select(vm m, vf a, vf b) { return _mm256_blendv_ps(b, a, m);
 static inline int vm_any(vm m) { return _mm256_movemask_ps(m) != 0; }
 
 static inline vf vf_load_f16(const uint16_t * p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) p)); }
+static inline vf vf_load_i8(const int8_t * p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *) p))); }
 static inline void vf_store_f16(uint16_t * p, vf v) { _mm_storeu_si128((__m128i *) p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
 static inline vf vf_load_bf16(const uint16_t * p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *) p)), 16));

@@ -51,6 +51,7 @@ static inline vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b,
 static inline int vm_any(vm m) { return m != 0; }
 
 static inline vf vf_load_f16(const uint16_t * p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) p)); }
+static inline vf vf_load_i8(const int8_t * p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *) p))); }
 static inline void vf_store_f16(uint16_t * p, vf v) { _mm256_storeu_si256((__m256i *) p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
 static inline vf vf_load_bf16(const uint16_t * p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *) p)), 16));

@@ -51,6 +51,11 @@ static inline vf vf_select(vm m, vf a, vf b) { return vbslq_f32(m, a, b); }
 static inline int vm_any(vm m) { return vmaxvq_u32(m) != 0; }
 
 static inline vf vf_load_f16(const uint16_t * p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+static inline vf vf_load_i8(const int8_t * p) {
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))))));
+}
 static inline void vf_store_f16(uint16_t * p, vf v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v))); }
 static inline vf vf_load_bf16(const uint16_t * p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
 static inline void vf_store_bf16(uint16_t * p, vf v) {

@@ -48,6 +48,7 @@ static inline vf vf_select(vm m, vf a, vf b) { return m ? a : b; }
 static inline int vm_any(vm m) { return m; }
 
 /* Half to single: shift exponent and mantissa into place, then multiply by 2^112, which also makes subnormals right. */
+static inline vf vf_load_i8(const int8_t * p) { return (float) *p; }
 static inline vf vf_load_f16(const uint16_t * p) {
     uint32_t h = *p, sign = (h & 0x8000u) << 16, rest = (h & 0x7fffu) << 13;
     float v = rest >= 0x0f800000u ? vf_from_bits(rest | 0x7f800000u) : vf_from_bits(rest) * 0x1p112f;

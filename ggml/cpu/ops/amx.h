@@ -1,9 +1,10 @@
 /* amx.h - F32 products from BF16 tiles, for the tier that has them: a block of up to 32 rows by 32 columns.
  *   out[m][n] = sum over steps s, k < 32 of row m's value (s, k) times column n's
  * A float is a sum of BF16 parts of eight bits each: F32 three, F16 two, BF16 one. A product of floats is the sum of the products of their parts i and j.
- * Those with i + j < order are taken. Order 3 leaves out what is of order 2^-24: as good as fused multiply-adds, and better, since the
- * sum is taken in chunks of about AMX_CHUNK steps, each of which starts at zero. Order 2 leaves out 2^-17 of a term, with either sign (parts are then
- * rounded, not cut off), and takes three products of F16 weights instead of five.
+ * Order 3 takes those with i + j < 3 and leaves out what is of order 2^-24: as good as fused multiply-adds, and better, since the
+ * sum is taken in chunks of about AMX_CHUNK steps, each of which starts at zero. Order 2 takes all parts of what is not a weight times the first of the
+ * weight, and the first times the second: four products of F16 weights instead of five. What it leaves out, 2^-17 of a term at most with either sign, hardly
+ * changes when the input changes in its last bits; with two parts of the input it would, by the same 2^-17.
  * An output depends on its own row and column alone, never on the block it is in, nor on which of the two the weights are.
  *
  * A tile of rows is 16 of them, 32 k side by side: 64 bytes a row. A tile of columns is 16 pairs of k, 16 columns side by side, one 32-bit word each (even k
@@ -18,7 +19,7 @@
 #define AMX_K 32            /* values of the reduction in a step: 16 pairs */
 #define AMX_TILE 1024       /* bytes */
 #define AMX_BLOCK 32        /* rows and columns of a block */
-#define AMX_PARTS 3         /* most parts of a float */
+#define AMX_PARTS 3         /* of a float that is not a weight, and most of one that is */
 #define AMX_STEP(parts) ((size_t) (parts) * 2 * AMX_TILE) /* bytes of a packed step: [part][tile of 16][16][64 bytes] */
 #define AMX_CHUNK 24        /* steps whose sum starts at zero: adding chunks up costs 2 % of their time */
 
@@ -110,7 +111,7 @@ AMX_INLINE void amx_product(struct amx_at * at, const int i, const int j) {
     amx_multiply(at->row_tiles, at->column_tiles);
 }
 
-/* All i + j < order, one of the two changing at a time, so that few tiles are loaded twice. */
+/* All that belong to an order, one of the two changing at a time, so that few tiles are loaded twice. */
 AMX_INLINE void amx_step(const int order, struct amx_at at) {
     at.row_loaded = at.column_loaded = -1;
     if (order == 3) {
@@ -121,6 +122,7 @@ AMX_INLINE void amx_step(const int order, struct amx_at at) {
         amx_product(&at, 2, 0);
         amx_product(&at, 0, 0);
     } else {
+        amx_product(&at, 0, 2);
         amx_product(&at, 0, 1);
         amx_product(&at, 0, 0);
         amx_product(&at, 1, 0);
@@ -189,7 +191,7 @@ AMX_INLINE void amx_tiles(const struct amx_job * job, const bool w_rows, const i
     }
 }
 
-/* BF16 parts a weight is stored in for products of an order; activations take order parts. */
+/* BF16 parts a weight is stored in for products of an order; activations take AMX_PARTS. */
 static inline int amx_parts(enum ggml_type type, int order) {
     int exact = type == GGML_TYPE_BF16 ? 1 : type == GGML_TYPE_F16 ? 2 : 3;
     return exact < order ? exact : order;
@@ -201,8 +203,8 @@ static inline int64_t amx_chunk_blocks(int64_t n_taps) { return n_taps < AMX_CHU
 /* One chunk; rows and cols of the block, 1 .. AMX_BLOCK; parts are those of the weights. */
 AMX_INLINE void amx_run(const struct amx_job * job, const bool w_rows, int order, int parts, int rows, int cols) {
     switch (10 * order + parts) {
-        case 21: amx_tiles(job, w_rows, 2, 1, 2, rows, cols); break;
-        case 22: amx_tiles(job, w_rows, 2, 2, 2, rows, cols); break;
+        case 21: amx_tiles(job, w_rows, 2, 1, 3, rows, cols); break;
+        case 22: amx_tiles(job, w_rows, 2, 2, 3, rows, cols); break;
         case 31: amx_tiles(job, w_rows, 3, 1, 3, rows, cols); break;
         case 32: amx_tiles(job, w_rows, 3, 2, 3, rows, cols); break;
         default: amx_tiles(job, w_rows, 3, 3, 3, rows, cols); break;

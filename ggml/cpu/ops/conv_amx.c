@@ -27,7 +27,7 @@ struct amx_plan {
     bool keeps;                     /* all packed weights */
     int64_t x_rows, x_part, x_block; /* packed rows of a block; bytes of a part and of all parts of 32 channels */
     size_t weights_bytes, x_bytes, sums_bytes, taps_bytes, thread_bytes;
-    int order;
+    int order;                      /* of products */
 };
 
 bool KERNEL(conv_amx_takes)(const struct ggml_tensor * dst) {
@@ -53,13 +53,13 @@ static struct amx_plan plan_of(const struct ggml_tensor * dst, int nth) {
     p.chunk_ic = p.chunk_ic < p.n_ic ? p.chunk_ic : p.n_ic;
     const size_t panel_bytes = p.w.step_bytes * (size_t) (p.w.taps * p.n_ic);
     p.keeps = panel_bytes * (size_t) p.w.n_panels <= KEPT_BYTES;
-    const int64_t halo = (p.w.taps - 1) * p.dilation + 1, row_bytes = p.n_ic * p.order * 64;
+    const int64_t halo = (p.w.taps - 1) * p.dilation + 1, row_bytes = p.n_ic * AMX_PARTS * 64;
     const int64_t most = ((p.keeps ? BLOCK_BYTES : CHUNK_BYTES) / row_bytes - halo) / p.step / AMX_BLOCK * AMX_BLOCK;
     p.block = GGML_PAD(p.keeps && nth > 1 ? conv_ceil_div(p.n_rows, UNITS_LEAST * nth) : p.n_rows, AMX_BLOCK);
     p.block = most < AMX_BLOCK ? AMX_BLOCK : most < p.block ? most : p.block;
     p.x_rows = GGML_PAD((p.block - 1) * p.step + halo + AMX_ROWS - 1, 32) | 16; /* parts fall into different cache sets; groups of 16 rows end inside */
     p.x_part = 64 * p.x_rows;
-    p.x_block = p.x_part * p.order;
+    p.x_block = p.x_part * AMX_PARTS;
     p.x_bytes = (size_t) (p.x_block * p.n_ic);
     p.weights_bytes = p.keeps ? panel_bytes * (size_t) p.w.n_panels : p.w.step_bytes * (size_t) (p.w.taps * p.chunk_ic * p.w.group);
     p.sums_bytes = (size_t) (p.block * (p.keeps ? 1 : p.w.group)) * AMX_BLOCK * sizeof(float);
@@ -74,7 +74,7 @@ size_t KERNEL(conv_amx_scratch)(const struct ggml_tensor * dst, int nth) {
 }
 
 /* n columns of two neighbouring channels, after the activation, as a row of pairs in each part. */
-AMX_INLINE void pack_pair(const int act, const struct ggml_tensor * dst, int64_t ic, const float * even, const float * odd, int64_t n, const int order, char * out) {
+AMX_INLINE void pack_pair(const int act, const struct ggml_tensor * dst, int64_t ic, const float * even, const float * odd, int64_t n, char * out) {
     vf a[2] = { vf_zero(), vf_zero() }, inv_b[2] = { vf_zero(), vf_zero() };
     for (int i = 0; i < (act == GGML_CONV_ACT_SNAKE ? odd ? 2 : 1 : 0); i++) {
         a[i] = vf_set1(((const float *) dst->src[CONV_SRC_SNAKE_A]->data)[ic + i]);
@@ -91,20 +91,17 @@ AMX_INLINE void pack_pair(const int act, const struct ggml_tensor * dst, int64_t
             o = vf_elu(o);
         }
 #pragma GCC unroll 3
-        for (int part = 0; part < order; part++) {
-            _mm512_store_si512(out + part * AMX_K / 2 * 4 * READ_ROWS, amx_next_pair(order, &e, &o));
+        for (int part = 0; part < AMX_PARTS; part++) {
+            _mm512_store_si512(out + part * AMX_K / 2 * 4 * READ_ROWS, amx_next_pair(AMX_PARTS, &e, &o));
         }
     }
 }
 
-static void pack_pair_any(const int act, const struct ggml_tensor * dst, int64_t ic, const float * even, const float * odd, int64_t n, int order, char * out) {
-    switch (10 * order + act) {
-        case 20 + GGML_CONV_ACT_NONE: pack_pair(GGML_CONV_ACT_NONE, dst, ic, even, odd, n, 2, out); break;
-        case 20 + GGML_CONV_ACT_SNAKE: pack_pair(GGML_CONV_ACT_SNAKE, dst, ic, even, odd, n, 2, out); break;
-        case 20 + GGML_CONV_ACT_ELU: pack_pair(GGML_CONV_ACT_ELU, dst, ic, even, odd, n, 2, out); break;
-        case 30 + GGML_CONV_ACT_NONE: pack_pair(GGML_CONV_ACT_NONE, dst, ic, even, odd, n, 3, out); break;
-        case 30 + GGML_CONV_ACT_SNAKE: pack_pair(GGML_CONV_ACT_SNAKE, dst, ic, even, odd, n, 3, out); break;
-        default: pack_pair(GGML_CONV_ACT_ELU, dst, ic, even, odd, n, 3, out); break;
+static void pack_pair_any(int act, const struct ggml_tensor * dst, int64_t ic, const float * even, const float * odd, int64_t n, char * out) {
+    switch (act) {
+        case GGML_CONV_ACT_NONE: pack_pair(GGML_CONV_ACT_NONE, dst, ic, even, odd, n, out); break;
+        case GGML_CONV_ACT_SNAKE: pack_pair(GGML_CONV_ACT_SNAKE, dst, ic, even, odd, n, out); break;
+        default: pack_pair(GGML_CONV_ACT_ELU, dst, ic, even, odd, n, out); break;
     }
 }
 
@@ -122,7 +119,7 @@ static void pack_rows(const struct amx_plan * p, const struct ggml_tensor * dst,
             const int64_t ic = b * AMX_K + i;
             const float * from[2] = { rows[0], ic + 1 < p->w.IC ? rows[1] : NULL };
             if (ic >= p->w.IC) {
-                for (int part = 0; part < p->order; part++) {
+                for (int part = 0; part < AMX_PARTS; part++) {
                     memset(pairs[part][i / 2], 0, sizeof pairs[0][0]);
                 }
                 continue;
@@ -137,9 +134,9 @@ static void pack_rows(const struct amx_plan * p, const struct ggml_tensor * dst,
                     conv_read(dst, ic + j, first + t, 1, len, rows[j]);
                 }
             }
-            pack_pair_any(inside ? act : GGML_CONV_ACT_NONE, dst, ic, from[0], from[1], len, p->order, pairs[0][i / 2]);
+            pack_pair_any(inside ? act : GGML_CONV_ACT_NONE, dst, ic, from[0], from[1], len, pairs[0][i / 2]);
         }
-        for (int part = 0; part < p->order; part++) {
+        for (int part = 0; part < AMX_PARTS; part++) {
             for (int64_t r = 0; r < len; r += AMX_ROWS) {
                 amx_turn(pairs[part][0] + 4 * r, sizeof pairs[0][0], out + part * p->x_part + 64 * r, 64);
             }
@@ -280,7 +277,7 @@ static void run_narrow(const struct cpu_task * task, const struct amx_plan * p, 
         }
         from = t0 + n;
         have = want > n * p->step ? want - n * p->step : 0;
-        for (int64_t plane = 0; plane < p->n_ic * p->order; plane++) {
+        for (int64_t plane = 0; plane < p->n_ic * AMX_PARTS; plane++) {
             memmove(t->x + plane * p->x_part, t->x + plane * p->x_part + 64 * n * p->step, (size_t) (64 * have));
         }
     }
