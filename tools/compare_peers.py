@@ -8,7 +8,9 @@ and --codec-talker with --codec-frames the decode of many frames: both sides spe
 tiny so that the codec is what is left. Each measurement is a fresh process, all subjects in turn, --runs times, so that a noisy
 machine troubles them alike; a figure is the median of the runs, a ratio the median of the ratios within a run. Text, language,
 speaker, seed and the number of frames are the same. Synthesis is the buffered call alone, first audio the time to the first chunk
-of a stream after it, RSS the process's peak with loading. The wheel's share of the codec is what it logs of itself.
+of a stream after it, RSS the process's peak with loading. The wheel's share of the codec is what it logs of itself. --growth adds the
+time of a frame of ours behind 64 and 2,000 rows, by `qwentts bench` in a process of its own: talker, predictor and Python there and
+the codec's share of a synthesis of --frames, since its window has the same length everywhere.
 """
 
 from __future__ import annotations
@@ -42,6 +44,15 @@ if stream_frames:
 print(json.dumps({"load_s": load, "synthesis_s": synthesis, "first_audio_s": first, "audio_s": len(speech.samples) / speech.sample_rate,
                   "codec_s": speech.timings["codec"], "peak_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
                   "parts_s": dict(speech.timings)}))
+"""
+
+GROWTH = """
+import json, sys
+from qwentts import TTS
+from qwentts.bench import bench
+talker, codec, speaker, text, frames, threads, stream_frames = *sys.argv[1:5], *map(int, sys.argv[5:8])
+figures = bench(TTS(talker, codec, threads=threads), frames=frames, runs=1)
+print(json.dumps({f"frame_{n}_ms": value for n, value in figures["frame_ms_at"].items()}))
 """
 
 WHEEL = """
@@ -111,14 +122,16 @@ def subjects(options: argparse.Namespace) -> dict[str, Subject]:
         found["ours large"], found["wheel large"] = run(ours, options.large, stream=0), run(wheel, options.large, stream=0)
     if options.small_types:
         found["ours 4-bit"] = run(ours, options.small_types, stream=0)
+    if options.growth:
+        found["growth"] = run((sys.executable, GROWTH), options.talker)
     if options.codec_talker:
         for name, side in (("ours", ours), ("wheel", wheel)):
             found[f"{name} codec"] = run(side, options.codec_talker, options.codec_frames, stream=0)
     return found
 
 
-def rows(options: argparse.Namespace) -> list[tuple[str, str, str, str]]:
-    """(what, figure, subject, its measure), as the subjects allow; the first audio is compared with the faster of the peers."""
+def rows(options: argparse.Namespace) -> list[tuple[str, str | tuple[str, str], str, str]]:
+    """(what, figure, subject, its measure), as the subjects allow; two figures where they are of one subject."""
     table = [
         ("synthesis, ours / wheel", "synthesis_s", "ours", "wheel"),
         ("synthesis, ours / vox-tts", "synthesis_s", "ours", "vox"),
@@ -131,6 +144,9 @@ def rows(options: argparse.Namespace) -> list[tuple[str, str, str, str]]:
         ("load, ours / wheel", "load_s", "ours", "wheel"),
         ("peak RSS, ours / wheel", "peak_rss_gb", "ours", "wheel"),
         ("peak RSS, ours / vox-tts", "peak_rss_gb", "ours", "vox"),
+        ("peak RSS of the large model, ours / wheel", "peak_rss_gb", "ours large", "wheel large"),
+        ("peak RSS, ours 4-bit / ours", "peak_rss_gb", "ours 4-bit", "ours"),
+        ("ms a frame, 2,000 / 64 rows before", ("frame_2000_ms", "frame_64_ms"), "growth", "growth"),
     ]
     return table
 
@@ -157,6 +173,7 @@ def main() -> None:
     parser.add_argument("--small-types", metavar="GGUF", help="TALKER in 4-bit types")
     parser.add_argument("--codec-talker", metavar="GGUF", help="a tiny talker with CODEC's code groups, to time the decode")
     parser.add_argument("--codec-frames", type=int, default=200, metavar="N", help="frames of that decode")
+    parser.add_argument("--growth", action="store_true", help="also how a frame of ours grows with the length of the utterance")
     parser.add_argument("--frames", type=int, default=50)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
@@ -180,9 +197,10 @@ def main() -> None:
     print("| | ours | theirs | ratio |\n|---|---|---|---|")
     for what, key, mine, theirs in rows(options):
         if mine in timed and theirs in timed:
-            a, b = [run[mine][key] for run in figures], [run[theirs][key] for run in figures]
+            first, second = key if isinstance(key, tuple) else (key, key)
+            a, b = [run[mine][first] for run in figures], [run[theirs][second] for run in figures]
             print(f"| {what} | {spread(a)} | {spread(b)} | {spread([x / y for x, y in zip(a, b, strict=True)])} |")
-    for name in timed:
+    for name in (name for name in timed if name != "growth"):
         factors = [run[name]["synthesis_s"] / run[name]["audio_s"] for run in figures]
         print(f"{name}: real-time factor {spread(factors)}, peak RSS {spread([run[name]['peak_rss_gb'] for run in figures])} GB")
     parts = {name: statistics.median(run["ours"]["parts_s"][name] for run in figures) for name in figures[0]["ours"]["parts_s"]}

@@ -50,21 +50,24 @@ def run(args: argparse.Namespace) -> None:
 
 def report(figures: dict[str, Any]) -> str:
     """The figures as a table for people."""
-    frame, gaps, behind = figures["frame_ms"], figures["interval_ms"], figures["frame_ms_behind"]
+    frame, gaps, grown = figures["frame_ms"], figures["interval_ms"], figures["frame_ms_at"]
     lines = [
         f"{figures['backend']}; {figures['runs']} runs of {figures['frames']} frames, medians",
         f"real-time factor   {figures['real_time_factor']:8.2f}   (below 1 is faster than the speech lasts)",
         f"first audio        {figures['first_audio_ms']:8.0f} ms, of it prefill {figures['prefill_ms']:.0f} ms",
         f"load               {figures['load_s']:8.2f} s",
-        f"peak memory        {figures['peak_rss_mb']:8.0f} MB",
+        f"peak memory        {figures['peak_rss_mb']:8.0f} MB, loading and speaking",
         f"a frame            {frame['all']:8.1f} ms  = " + " + ".join(f"{name} {frame[name]:.1f}" for name in (*PARTS, "python")),
     ]
     if gaps:
         lines.append(
             "between frames     " + ", ".join(f"{name} {value:.1f}" for name, value in gaps.items()) + " ms (codec pushes included)"
         )
-    if behind:
-        lines.append("behind a prompt of " + ", ".join(f"{n} rows {value:.1f} ms" for n, value in behind.items()) + " (codec left out)")
+    if grown:
+        first, *_, last = grown
+        by_rows = ", ".join(f"{n} rows {value:.1f}" for n, value in grown.items())
+        ratio = grown[last] / grown[first]
+        lines.append(f"a frame behind     {by_rows} ms, of it the codec {frame['codec']:.1f}; {last} / {first}: {ratio:.2f}")
     return "\n".join(lines)
 
 
@@ -84,9 +87,9 @@ def plot(figures: dict[str, Any]) -> bytes:
     left.text(audio_ms, 0.55, "real time ", ha="right", va="center")
     left.set(xlabel=f"ms a frame ({audio_ms:g} ms of speech)", yticks=[], ylim=(-0.6, 0.7), title=figures["backend"])
     left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=3, frameon=False)
-    behind = figures["frame_ms_behind"]
-    right.plot([int(n) for n in behind], list(behind.values()), marker="o")
-    right.set(xlabel="rows before the frame", ylabel="ms a frame, codec left out", ylim=(0, None), title="growth with length")
+    grown = figures["frame_ms_at"]
+    right.plot([int(n) for n in grown], list(grown.values()), marker="o")
+    right.set(xlabel="rows before the frame", ylabel="ms a frame", ylim=(0, None), title="growth with length")
     png = BytesIO()
     figure.savefig(png, format="png", dpi=150)
     return png.getvalue()

@@ -1,7 +1,7 @@
 """The GGUF vocabulary as the official tokenizer: Qwen2 byte-level BPE.
 
 text -> added tokens cut out -> NFC -> Qwen2 split expression -> bytes as printable characters (all by the `tokenizers` library)
-     -> merges -> ids (csrc/vocabulary.c: the library needs 0.2 s and 22 MB to take in 151,000 tokens and merges, that file 0.03 s)
+     -> merges -> ids (csrc/vocabulary.c: the library needs 0.2 s and 22 MB to take in 151,000 tokens and merges, that file 0.03 to 0.06 s)
 
 Trap: published files lack the merges whose line starts with `#` (their writer took them for comments), so `##` or `#include` would
 fall apart; vocabulary.c derives them again from the tokens, whose ids are in merge order. test_tokenizer catches it.

@@ -22,9 +22,20 @@ def test_figures_add_up_and_every_step_is_told():
     frame = figures["frame_ms"]
     assert all(value > 0 for value in frame.values()), frame
     assert sum(frame[name] for name in PARTS) <= frame["all"] * 1.5  # medians of two runs, each part from its own
-    assert list(figures["frame_ms_behind"]) == [str(n) for n in POSITIONS]
+    assert list(figures["frame_ms_behind"]) == list(figures["frame_ms_at"]) == [str(n) for n in POSITIONS]
+    assert all(figures["frame_ms_at"][n] - ms == pytest.approx(frame["codec"]) for n, ms in figures["frame_ms_behind"].items())
     assert figures["interval_ms"]["p50"] <= figures["interval_ms"]["max"]
     assert figures["first_audio_ms"] > figures["prefill_ms"] * 0.1 and figures["peak_rss_mb"] > 10
+
+
+def test_peak_memory_is_that_of_speaking(monkeypatch):
+    order = []
+    monkeypatch.setattr("qwentts.bench.peak_rss_mb", lambda: order.append("peak") or 1.0)
+    monkeypatch.setattr("qwentts.bench.frame_ms_behind", lambda *_: order.append("behind") or 1.0)
+    monkeypatch.setattr("qwentts.bench.first_audio_ms", lambda *_: order.append("stream") or 1.0)
+    with TTS(*tiny_files("custom_voice"), threads=1) as tts:
+        bench(tts, frames=2, runs=1)
+    assert order == ["stream", "peak", *["behind"] * len(POSITIONS)]
 
 
 def test_command_prints_json_and_draws(tmp_path, capsys):

@@ -1,7 +1,7 @@
 /* flash_tile.h - the two products of attention over one block of keys: scores = q k^T and acc = acc * keep + weights v.
- * A tile is some rows of q that share k and v. Each (row, key) and each (row, column) is computed by the same operations in the same order whatever tile it
- * lies in, so that a row's result does not depend on its neighbours: a dot product adds up lane by lane along the head width and then over lanes as vf_sum does,
- * a weighted sum adds key by key.
+ * A tile is some rows of q that share k and v. Each (row, key) and each (row, column) is computed by the same operations in the same order whatever
+ * tile it lies in, so that a row's result does not depend on its neighbours: a dot product adds up lane by lane along the head width and then over lanes
+ * as vf_sum does, a weighted sum adds key by key.
  * k and v are F32, F16 or BF16 in place, or F32 copies of a block for tiles of many rows. */
 #pragma once
 
@@ -78,7 +78,8 @@ FLASH_INLINE void sums_store(const vf * s, float * const * out) {
 #endif
 
 /* Scores of n_rows rows of q, padded values apart, with TILE_SUMS / n_rows keys; score has KV_BLOCK places a row. */
-FLASH_INLINE void scores_tile(const int n_rows, const float * q, int64_t padded, const char * const * key, int64_t hd, float * score, const enum ggml_type type) {
+FLASH_INLINE void scores_tile(const int n_rows, const float * q, int64_t padded, const char * const * key, int64_t hd, float * score,
+                              const enum ggml_type type) {
     const int n_keys = TILE_SUMS / n_rows;
     vf s[TILE_SUMS];
 #pragma GCC unroll 16
