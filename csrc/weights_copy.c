@@ -6,6 +6,7 @@
 #include "weights_copy.h"
 
 #include <ggml-alloc.h>
+#include <ggml-cpu.h>
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +26,7 @@ struct piece {
 
 struct weights_copy {
     struct ggml_context * tensors;
-    ggml_backend_buffer_t buffer;
+    ggml_backend_buffer_t buffer, packed;
     struct piece * pieces;
     int64_t n_pieces;
 };
@@ -47,6 +48,7 @@ struct weights_copy * weights_copy_new(int64_t n_tensors) {
 void weights_copy_free(struct weights_copy * copy) {
     if (copy) {
         ggml_backend_buffer_free(copy->buffer);
+        ggml_backend_buffer_free(copy->packed);
         ggml_free(copy->tensors);
         free(copy->pieces);
         free(copy);
@@ -120,11 +122,34 @@ static void * copy_pieces(void * arg) {
     return NULL;
 }
 
+/* Matrices that the backend would rather have in an order of its own get their memory, one after the other. */
+static bool alloc_packed(struct weights_copy * copy, ggml_backend_buffer_type_t type) {
+    size_t at = 0, align = ggml_backend_buft_get_alignment(type);
+    for (struct ggml_tensor * t = ggml_get_first_tensor(copy->tensors); t; t = ggml_get_next_tensor(copy->tensors, t)) {
+        at += ggml_cpu_can_pack(t) ? GGML_PAD(ggml_backend_buft_get_alloc_size(type, t), align) : 0;
+    }
+    copy->packed = at > 0 ? ggml_backend_buft_alloc_buffer(type, at) : NULL;
+    if (!copy->packed) {
+        return at == 0;
+    }
+    ggml_backend_buffer_set_usage(copy->packed, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    char * base = ggml_backend_buffer_get_base(copy->packed);
+    for (struct ggml_tensor * t = ggml_get_first_tensor(copy->tensors); t; t = ggml_get_next_tensor(copy->tensors, t)) {
+        if (ggml_cpu_can_pack(t)) {
+            ggml_backend_tensor_alloc(copy->packed, t, base);
+            base += GGML_PAD(ggml_backend_buft_get_alloc_size(type, t), align);
+        }
+    }
+    return true;
+}
+
 enum qt_status weights_copy_run(struct weights_copy * copy, ggml_backend_t backend, int n_threads) {
     if (copy->n_pieces == 0) {
         return QT_STATUS_OK;
     }
-    copy->buffer = ggml_backend_alloc_ctx_tensors(copy->tensors, backend);
+    ggml_backend_buffer_type_t packed = ggml_backend_cpu_packed_buffer_type(backend);
+    bool ok = !packed || alloc_packed(copy, packed);
+    copy->buffer = ok ? ggml_backend_alloc_ctx_tensors(copy->tensors, backend) : NULL;
     if (!copy->buffer) {
         return QT_FAIL(QT_STATUS_OOM, "no memory for the weights of %lld tensors (QWENTTS_WEIGHTS=mapped uses them in the file)", (long long) copy->n_pieces);
     }
@@ -134,7 +159,7 @@ enum qt_status weights_copy_run(struct weights_copy * copy, ggml_backend_t backe
     atomic_init(&job.failed, false);
     pthread_t threads[MAX_THREADS];
     int n = 0;
-    bool side_by_side = ggml_backend_buffer_is_host(copy->buffer); /* a device's own queue belongs to one thread */
+    bool side_by_side = ggml_backend_is_cpu(backend); /* a device's own queue belongs to one thread */
     while (side_by_side && n < MAX_THREADS && n < n_threads - 1 && pthread_create(&threads[n], NULL, copy_pieces, &job) == 0) {
         n++;
     }

@@ -42,6 +42,7 @@ struct cpu_kernels {
     const char * name;
     cpu_op_fn ops[GGML_OP_COUNT];          /* NULL: nothing to compute (views) */
     cpu_scratch_fn scratch[GGML_OP_COUNT]; /* NULL: none */
+    bool (*multiplies_packed)(void);       /* whether MUL_MAT takes matrices of packed.h */
 };
 
 /* One a tier that was compiled; tiers.c chooses. */

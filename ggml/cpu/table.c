@@ -25,6 +25,8 @@ OPS_WITH_SCRATCH(X)
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
 
+bool KERNEL(mul_packed_exists)(void);
+
 extern const struct cpu_kernels KERNEL(cpu_kernels);
 const struct cpu_kernels KERNEL(cpu_kernels) = {
     .name = TEXT(QT_TIER),
@@ -38,4 +40,5 @@ const struct cpu_kernels KERNEL(cpu_kernels) = {
         OPS_WITH_SCRATCH(X)
 #undef X
     },
+    .multiplies_packed = KERNEL(mul_packed_exists),
 };

@@ -17,6 +17,10 @@ void ggml_backend_cpu_set_n_threads(ggml_backend_t backend, int n_threads); /* 1
 void ggml_backend_cpu_set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void * data);
 ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void * ptr, size_t size);
 ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void);
+/* Memory for quantized matrices in the order in which this backend multiplies fastest; NULL where it knows no better one than that of files. Only a
+ * ggml_mul_mat may read them there. set and get take whole rows, as files hold them, and may be called by several threads. */
+ggml_backend_buffer_type_t ggml_backend_cpu_packed_buffer_type(ggml_backend_t backend);
+bool ggml_cpu_can_pack(const struct ggml_tensor * matrix);
 
 /* Facts for --caps and messages. */
 const char * ggml_cpu_tier_name(ggml_backend_t backend);      /* "avx2" */

@@ -81,6 +81,7 @@ static void cases_mul_mat(struct op_list * l) {
         { 1, 64, 16, 1, 0, 0, 1, 1, 1 },  { 2, 37, 5, 1, 0, 0, 1, 1, 1 },  { 1, 1, 1, 1, 0, 0, 1, 1, 1 },  { 3, 129, 37, 2, 0, 0, 1, 1, 1 },
         { 2, 75, 7, 3, 0, 0, 1, 1, 1 },   { 1, 32, 16, 4, 0, 0, 1, 1, 1 }, { 2, 48, 9, 5, 0, 0, 1, 1, 1 }, { 3, 65, 11, 8, 0, 0, 1, 1, 1 },
         { 2, 37, 67, 37, 0, 0, 1, 1, 1 }, { 1, 37, 5, 3, 0, 0, 2, 4, 3 },  { 2, 33, 6, 5, LAYOUT_STRIDED, LAYOUT_STRIDED, 2, 2, 1 },
+        { 5, 40, 331, 1, 0, 0, 1, 1, 1 }, { 2, 48, 290, 2, 0, 0, 1, 1, 1 }, { 3, 33, 83, 15, 0, 0, 1, 2, 3 }, /* rows in long streams, and packed batches */
         { 2, 65, 5, 7, LAYOUT_PERMUTED, LAYOUT_PERMUTED, 3, 6, 1 }, { 1, 33, 6, 21, LAYOUT_PERMUTED, LAYOUT_STRIDED, 2, 4, 2 },
     };
     for (int t = 0; t < N_OF(WEIGHTS); t++) {
@@ -110,7 +111,7 @@ static void cases_mul_mat(struct op_list * l) {
     for (int t = 0; t < N_OF(WEIGHTS); t++) { /* a NaN must not become a number on its way through int8 */
         for (int64_t n = 1; n < 40; n += 36) {
             int64_t k = ggml_blck_size(WEIGHTS[t]) > 1 ? 2 * ggml_blck_size(WEIGHTS[t]) : 37;
-            struct op_case * c = op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { k, 5 }, (const int64_t[4]) { k, n });
+            struct op_case * c = op_list_add2(l, GGML_OP_MUL_MAT, build_mul_mat, (const int64_t[4]) { k, 20 }, (const int64_t[4]) { k, n });
             c->type = WEIGHTS[t];
             c->fill = FILL_ONE_NAN;
         }

@@ -4,7 +4,7 @@
  * op_runner perf ... [--working-set-mb N] | support [--tiers] | cases
  *
  * A case runs once per thread count between poisoned margins (same bytes each time, nothing else changed), is compared with the reference, and
- * runs again behind the graph allocator, where it may compute in place. What it prints is op_report.c's; the exit code is
+ * runs again behind the graph allocator, where it may compute in place, and with packed weights where the backend has such. What it prints is op_report.c's; the exit code is
  * the number of failed cases (at most 125), 126 when nothing could run. --fault breaks the reference of one op, or GUARD, INPUT, THREADS,
  * GRAPH, KEEP a check of the runner: a run that then passes would prove that nothing is tested. */
 #include "op_test.h"
@@ -219,13 +219,71 @@ end:
     ggml_free(b.ctx);
 }
 
+/* The metrics against bounds.csv; what they are goes to result. */
+static void check_bounds(struct op_run * r, const struct op_metrics * m, struct op_result * result) {
+    struct op_bound bounds[4];
+    int n_bounds = op_bounds_find(r->c, r->o->backend_name, bounds, 4);
+    if (!n_bounds) {
+        fail(r, "tests/bounds.csv has no row for this op, type and backend");
+    }
+    for (int i = 0; i < n_bounds; i++) {
+        double value = op_metrics_get(m, bounds[i].metric);
+        bool ok = value <= bounds[i].bound;
+        if (!ok) {
+            fail(r, OP_OUT_OF_BOUNDS);
+        }
+        result->of[i].metric = bounds[i].metric;
+        result->of[i].value = value;
+        result->of[i].bound = bounds[i].bound;
+        result->of[i].ok = ok;
+        result->n = i + 1;
+    }
+}
+
+/* The same product with its matrix in the backend's packed memory, where it has such: within the same bounds, and the matrix comes back as it went in. */
+static void run_packed(struct op_run * r, struct op_guard * g, struct ggml_cgraph * graph, struct ggml_tensor * node, const struct ref_op * ref,
+                       struct op_result * result) {
+    ggml_backend_buffer_type_t type = ggml_backend_cpu_packed_buffer_type(r->backend);
+    struct ggml_tensor * a = node->src[0];
+    if (!type || node->op != GGML_OP_MUL_MAT || r->c->p[0] == GGML_PREC_F32 || !ggml_cpu_can_pack(a)) {
+        return;
+    }
+    const size_t a_bytes = ggml_nbytes(a);
+    const uint8_t * values = g->image + ((uint8_t *) a->data - g->base);
+    struct ggml_context * ctx = new_context(1);
+    struct ggml_tensor * packed = ggml_new_tensor_2d(ctx, a->type, a->ne[0], a->ne[1]);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, type);
+    uint8_t * back = malloc(a_bytes);
+    GGML_ASSERT(buffer && back);
+    memset(ggml_backend_buffer_get_base(buffer), 0xff, ggml_backend_buffer_get_size(buffer)); /* what nobody sets is NaN */
+    const size_t first = ggml_row_size(a->type, a->ne[0]) * 3; /* in two parts, neither of whole groups */
+    ggml_backend_tensor_set(packed, values + first, first, a_bytes - first);
+    ggml_backend_tensor_set(packed, values, 0, first);
+    ggml_backend_tensor_get(packed, back, 0, a_bytes);
+    if (memcmp(back, values, a_bytes) != 0) {
+        fail(r, "a packed matrix is read back with other bytes than it was set with");
+    }
+    node->src[0] = packed;
+    size_t n_bytes;
+    uint8_t * bytes = run_threads(r, g, graph, node, &n_bytes);
+    node->src[0] = a;
+    if (bytes) {
+        struct op_metrics m = { 0 };
+        compare(r, ref, node, bytes, &m);
+        check_bounds(r, &m, result);
+    }
+    free(bytes);
+    free(back);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+}
+
 int op_run_case(ggml_backend_t backend, const struct op_options * o, const struct op_case * c, struct op_result * result) {
     struct op_run r = { .backend = backend, .o = o, .c = c };
     struct op_build b = { .ctx = new_context(32) };
     struct op_guard g = { 0 };
     struct ref_op ref = { 0 };
     struct op_metrics m = { 0 };
-    struct op_bound bounds[4];
     uint8_t * bytes = NULL;
     size_t n_bytes = 0;
     int verdict = 1;
@@ -261,24 +319,12 @@ int op_run_case(ggml_backend_t backend, const struct op_options * o, const struc
         goto end;
     }
     compare(&r, &ref, node, bytes, &m);
-    int n_bounds = op_bounds_find(c, o->backend_name, bounds, 4);
-    if (!n_bounds) {
-        fail(&r, "tests/bounds.csv has no row for this op, type and backend");
-    }
-    for (int i = 0; i < n_bounds; i++) {
-        double value = op_metrics_get(&m, bounds[i].metric);
-        bool ok = value <= bounds[i].bound;
-        if (!ok) {
-            fail(&r, OP_OUT_OF_BOUNDS);
-        }
-        result->of[i].metric = bounds[i].metric;
-        result->of[i].value = value;
-        result->of[i].bound = bounds[i].bound;
-        result->of[i].ok = ok;
-        result->n = i + 1;
-    }
+    check_bounds(&r, &m, result);
     for (int keep = 0; keep < 2 && !r.error[0]; keep++) {
         run_allocated(&r, bytes, n_bytes, keep);
+    }
+    if (!r.error[0]) {
+        run_packed(&r, &g, graph, node, &ref, result);
     }
     verdict = r.error[0] != 0;
 end:

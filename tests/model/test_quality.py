@@ -44,3 +44,20 @@ def test_the_truth_repeats(source: tuple[Path, quality.Forward]) -> None:
     path, truth = source
     again = quality.Forward(path, FRAMES, truth.codes)
     assert (again.talker == truth.talker).all() and (again.predictor == truth.predictor).all()
+
+
+@pytest.mark.parametrize("variant", quality.BARS)
+def test_weights_used_in_the_file_say_the_same(
+    source: tuple[Path, quality.Forward], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str
+) -> None:
+    """Copied matrices are packed where the processor multiplies them faster so. Then a prompt's activations are rounded to 8 bits as a frame's are,
+    and those of K types in blocks of 32, not of 256."""
+    path, truth = source
+    quantize(path, tmp_path / "out.gguf", variant)
+    forward = {}
+    for weights in ("mapped", "copied"):
+        monkeypatch.setenv("QWENTTS_WEIGHTS", weights)
+        forward[weights] = quality.Forward(tmp_path / "out.gguf", FRAMES, truth.codes)
+    assert quality.cosines(forward["copied"].talker, forward["mapped"].talker).min() >= 1 - 1e-3
+    predictor = {weights: f.predictor.reshape(FRAMES, -1) for weights, f in forward.items()}
+    assert quality.cosines(predictor["copied"], predictor["mapped"]).min() >= 1 - 1e-3

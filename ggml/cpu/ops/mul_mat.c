@@ -1,12 +1,12 @@
 /* mul_mat.c - a [K, M, A2, A3] of any weight type, b F32 [K, N, B2, B3] -> F32 [M, N, B2, B3]; b's batch axes are multiples of a's.
- * Products asked for as GGML_PREC_F32 go to mul_f32.c, else up to MUL_VEC_COLS columns to mul_vec.c, a few more to mul_rows.c. The rest is a blocked
+ * Packed matrices go to mul_packed.c, products asked for as GGML_PREC_F32 to mul_f32.c, else up to MUL_VEC_COLS columns to mul_vec.c. The rest is a blocked
  * product in F32: b is packed to panels x [TILE_N, K] with columns as lanes, by all threads together, then each thread takes rows of a, converts a block
  * of them to F32 and runs register tiles of TILE_M rows by TILE_N columns.
  * Weights are read in the order they are stored and converted once; only b, the smaller operand, is transposed. */
 #include "rows_f32.h"
 #include "mul_amx.h"
 #include "mul_f32.h"
-#include "mul_rows.h"
+#include "mul_packed.h"
 #include "mul_vec.h"
 #include "tile.h"
 
@@ -39,6 +39,9 @@ static struct mul_mat_plan mul_mat_plan_of(const struct ggml_tensor * dst) {
 static bool is_exact(const struct ggml_tensor * dst) { return ggml_get_op_params_i32(dst, 0) == GGML_PREC_F32; }
 
 size_t KERNEL(cpu_scratch_mul_mat)(const struct ggml_tensor * dst, int nth) {
+    if (cpu_is_packed(dst->src[0])) {
+        return KERNEL(mul_packed_scratch)(dst, nth);
+    }
 #if defined(QT_TIER_AMX)
     if (KERNEL(mul_amx_takes)(dst)) {
         return KERNEL(mul_amx_scratch)(dst, nth);
@@ -49,9 +52,6 @@ size_t KERNEL(cpu_scratch_mul_mat)(const struct ggml_tensor * dst, int nth) {
     }
     if (dst->ne[1] <= MUL_VEC_COLS) {
         return KERNEL(mul_vec_scratch)(dst, nth);
-    }
-    if (KERNEL(mul_rows_takes)(dst)) {
-        return KERNEL(mul_rows_scratch)(dst);
     }
     struct mul_mat_plan p = mul_mat_plan_of(dst);
     return p.panel_bytes + p.thread_bytes * (size_t) nth;
@@ -147,6 +147,10 @@ static void mul_mat_blocked(const struct cpu_task * task, struct ggml_tensor * d
 }
 
 void KERNEL(cpu_op_mul_mat)(const struct cpu_task * task, struct ggml_tensor * dst) {
+    if (cpu_is_packed(dst->src[0])) {
+        KERNEL(mul_packed)(task, dst);
+        return;
+    }
 #if defined(QT_TIER_AMX)
     if (KERNEL(mul_amx_takes)(dst)) {
         KERNEL(mul_amx)(task, dst);
@@ -157,8 +161,6 @@ void KERNEL(cpu_op_mul_mat)(const struct cpu_task * task, struct ggml_tensor * d
         KERNEL(mul_f32)(task, dst);
     } else if (dst->ne[1] <= MUL_VEC_COLS) {
         KERNEL(mul_vec)(task, dst);
-    } else if (KERNEL(mul_rows_takes)(dst)) {
-        KERNEL(mul_rows)(task, dst);
     } else {
         mul_mat_blocked(task, dst);
     }

@@ -1,0 +1,86 @@
+/* packed_buffer.c - a buffer type whose tensors are matrices in the order of packed.h. Rows are packed as they are set and unpacked as they are read
+ * back, so to everybody but mul_packed.c they are ordinary quantized tensors. */
+#include "graph_run.h"
+#include "memory.h"
+#include "packed.h"
+
+#include <string.h>
+
+static void buffer_free(ggml_backend_buffer_t buffer) { cpu_memory_free(buffer->context, buffer->size); }
+
+static void * buffer_get_base(ggml_backend_buffer_t buffer) { return buffer->context; }
+
+static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) { memset(buffer->context, value, buffer->size); }
+
+/* What is set and read are whole rows. */
+static void rows_of(const struct ggml_tensor * tensor, size_t offset, size_t size, int64_t * first, int64_t * n) {
+    const size_t row_bytes = ggml_row_size(tensor->type, tensor->ne[0]);
+    GGML_ASSERT(!tensor->view_src && offset % row_bytes == 0 && size % row_bytes == 0);
+    *first = (int64_t) (offset / row_bytes);
+    *n = (int64_t) (size / row_bytes);
+}
+
+static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor * tensor, const void * data, size_t offset, size_t size) {
+    int64_t first, n;
+    GGML_UNUSED(buffer);
+    rows_of(tensor, offset, size, &first, &n);
+    packed_set_rows(tensor->type, tensor->ne[0], tensor->data, first, n, data);
+}
+
+static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor * tensor, void * data, size_t offset, size_t size) {
+    int64_t first, n;
+    GGML_UNUSED(buffer);
+    rows_of(tensor, offset, size, &first, &n);
+    packed_get_rows(tensor->type, tensor->ne[0], tensor->data, first, n, data);
+}
+
+static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor * tensor, uint8_t value, size_t offset, size_t size) {
+    GGML_UNUSED(buffer);
+    GGML_UNUSED(offset);
+    GGML_UNUSED(size);
+    GGML_UNUSED(value);
+    GGML_ABORT("%s: bytes of a packed matrix cannot be set", ggml_get_name(tensor));
+}
+
+static const struct ggml_backend_buffer_i buffer_iface = {
+    .free_buffer = buffer_free,
+    .get_base = buffer_get_base,
+    .memset_tensor = buffer_memset,
+    .set_tensor = buffer_set,
+    .get_tensor = buffer_get,
+    .clear = buffer_clear,
+};
+
+static const char * buft_name(ggml_backend_buffer_type_t buft) {
+    GGML_UNUSED(buft);
+    return "CPU_PACKED";
+}
+
+static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    void * memory = cpu_memory_new(size);
+    return memory ? ggml_backend_buffer_init(buft, buffer_iface, memory, size) : NULL;
+}
+
+static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
+    GGML_UNUSED(buft);
+    return GGML_MEM_ALIGN;
+}
+
+static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor * tensor) {
+    GGML_UNUSED(buft);
+    return (size_t) ((tensor->ne[1] + PACKED_ROWS - 1) / PACKED_ROWS) * packed_group_bytes(tensor->type, tensor->ne[0]);
+}
+
+static struct ggml_backend_buffer_type packed_buft = {
+    .iface = { .get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .get_alloc_size = buft_alloc_size },
+};
+
+bool cpu_is_packed(const struct ggml_tensor * tensor) { return tensor->buffer && tensor->buffer->buft == &packed_buft; }
+
+bool ggml_cpu_can_pack(const struct ggml_tensor * tensor) {
+    return packed_block_bytes(tensor->type) > 0 && !tensor->view_src && tensor->ne[1] >= PACKED_ROWS && tensor->ne[2] == 1 && tensor->ne[3] == 1;
+}
+
+ggml_backend_buffer_type_t ggml_backend_cpu_packed_buffer_type(ggml_backend_t backend) {
+    return ggml_backend_is_cpu(backend) && ((struct cpu_backend *) backend->context)->kernels->multiplies_packed() ? &packed_buft : NULL;
+}
