@@ -1,5 +1,5 @@
-/* cpu_count.c - how many cores this process may keep busy: its affinity mask, cut by the CPU quota of its control group.
- * Linux: the quota is cpu.max (version 2) or cpu.cfs_quota_us over cpu.cfs_period_us (version 1), of the group itself or any group above it. */
+/* cpu_count.c - how many cores this process may keep busy: those of its affinity mask, cut by the CPU quota of its control group.
+ * Linux: cores and not hardware threads count (cpu_topology.c); the quota is cpu.max (version 2) or cpu.cfs_quota_us over cpu.cfs_period_us (version 1), of the group itself or any group above it. */
 #if defined(__linux__)
 #  define _GNU_SOURCE
 #  include <sched.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../include/ggml-cpu.h"
+#include "cpu_topology.h"
 
 static int count_affinity(void) {
 #if defined(__linux__)
@@ -20,10 +21,18 @@ static int count_affinity(void) {
         }
         size_t size = CPU_ALLOC_SIZE((size_t) n);
         int ok = sched_getaffinity(0, size, set) == 0;
-        int count = ok ? CPU_COUNT_S(size, set) : 0;
+        int count = ok ? CPU_COUNT_S(size, set) : 0, cores = 0;
+        unsigned char * allowed = ok ? calloc((size_t) n, 1) : NULL;
+        if (allowed) {
+            for (int i = 0; i < n; i++) {
+                allowed[i] = CPU_ISSET_S(i, size, set) != 0;
+            }
+            cores = cpu_topology_cores("", allowed, n);
+        }
+        free(allowed);
         CPU_FREE(set);
         if (ok) {
-            return count > 0 ? count : 1;
+            return cores > 0 ? cores : count > 0 ? count : 1;
         }
     }
 #endif
@@ -84,9 +93,12 @@ static int least_quota(const char * root, const char * group, int version) {
     }
 }
 
-int ggml_cpu_quota_cores(void) {
-    FILE * f = fopen("/proc/self/cgroup", "r");
-    char line[1024];
+int cpu_quota_cores(const char * root) {
+    char line[1024], v1[512], v2[512];
+    snprintf(line, sizeof line, "%.500s/proc/self/cgroup", root);
+    snprintf(v1, sizeof v1, "%.490s/sys/fs/cgroup/cpu", root);
+    snprintf(v2, sizeof v2, "%.490s/sys/fs/cgroup", root);
+    FILE * f = fopen(line, "r");
     int least = 0;
     while (f && fgets(line, sizeof line, f)) { /* "0::/group" or "4:cpu,cpuacct:/group" */
         line[strcspn(line, "\n")] = 0;
@@ -99,11 +111,11 @@ int ggml_cpu_quota_cores(void) {
         names++;
         int n = 0;
         if (*names == 0) {
-            n = least_quota("/sys/fs/cgroup", group, 2);
+            n = least_quota(v2, group, 2);
         } else {
             for (char * rest = NULL, * name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
                 if (strcmp(name, "cpu") == 0) {
-                    n = least_quota("/sys/fs/cgroup/cpu", group, 1);
+                    n = least_quota(v1, group, 1);
                 }
             }
         }
@@ -117,8 +129,13 @@ int ggml_cpu_quota_cores(void) {
     return least;
 }
 #else
-int ggml_cpu_quota_cores(void) { return 0; }
+int cpu_quota_cores(const char * root) {
+    (void) root;
+    return 0;
+}
 #endif
+
+int ggml_cpu_quota_cores(void) { return cpu_quota_cores(""); }
 
 int ggml_cpu_default_n_threads(void) {
     int cores = count_affinity(), quota = ggml_cpu_quota_cores();

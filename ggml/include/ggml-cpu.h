@@ -13,7 +13,7 @@ typedef bool (*ggml_abort_callback)(void * data); /* true stops the graph before
 
 ggml_backend_t ggml_backend_cpu_init(void); /* NULL when memory or threads cannot be had, or QWENTTS_CPU_TIER names none of this machine's tiers */
 bool ggml_backend_is_cpu(ggml_backend_t backend);
-void ggml_backend_cpu_set_n_threads(ggml_backend_t backend, int n_threads); /* 1 or more; default: cores this process may use */
+void ggml_backend_cpu_set_n_threads(ggml_backend_t backend, int n_threads); /* 1 or more; default: ggml_cpu_default_n_threads */
 void ggml_backend_cpu_set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void * data);
 ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void * ptr, size_t size);
 ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void);
@@ -28,7 +28,7 @@ const char * ggml_cpu_tiers_available(void);                  /* "scalar avx2 av
 const char * ggml_cpu_tier_default(void);                     /* what a new backend computes with; NULL: QWENTTS_CPU_TIER names none of these */
 const char * ggml_cpu_features(void);                         /* "sse2 sse3 ... avx2 os:avx"; the string is the thread's */
 int          ggml_cpu_quota_cores(void);                      /* cores of the cgroup's CPU quota, rounded up; 0: no limit */
-int          ggml_cpu_default_n_threads(void);                /* cores of this process's affinity mask and cgroup quota */
+int          ggml_cpu_default_n_threads(void);                /* cores, not hardware threads, of the affinity mask and cgroup quota; of unlike cores the fast ones */
 
 #ifdef __cplusplus
 }
