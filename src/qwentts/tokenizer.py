@@ -108,6 +108,7 @@ class Tokenizer:
         tokenizer = cls.__new__(cls)
         tokenizer._keep = [file]
         tokenizer._build(tokens, types, merges, file.path)
+        file.rest()  # 7 MB of tokens and merges, of which a text needs few again
         return tokenizer
 
     @property
