@@ -36,7 +36,7 @@ bool KERNEL(conv_amx_takes)(const struct ggml_tensor * dst) {
 
 static struct amx_plan plan_of(const struct ggml_tensor * dst, int nth) {
     struct amx_plan p = { .order = conv_order(dst) };
-    p.w = KERNEL(conv_weights_of)(dst, p.order);
+    p.w = KERNEL(conv_weights_of)(dst, p.order, nth);
     if (dst->op == GGML_OP_CONV_1D) {
         struct conv_shape s = conv_shape_of(dst);
         p.step = s.s0;
@@ -167,23 +167,27 @@ static void prefetch_result(const struct amx_plan * p, const struct ggml_tensor 
     }
 }
 
-/* A chunk of the reduction from block b on, over rows t0 .. t0 + n - 1 of a panel, the first of the packed input; weights: those of the chunk. */
-static void multiply(const struct amx_plan * p, const struct ggml_tensor * dst, const struct worker * t, int64_t b, const char * weights, float (*sums)[AMX_BLOCK],
-                     int64_t panel, int64_t t0, int64_t n) {
+/* A chunk of the reduction from block b on, over rows t0 .. t0 + n - 1 of a group of panels, the first of the packed input; weights: those of the chunk. Panels
+ * of a group are taken over the same rows one after the other: where there are few taps, reading rows would take longer than multiplying them once. */
+static void multiply(const struct amx_plan * p, const struct ggml_tensor * dst, const struct worker * t, int64_t b, const char * weights, size_t panel_bytes,
+                     int64_t panel, int64_t group, int64_t t0, int64_t n) {
     const int64_t n_blocks = p->n_ic - b < p->chunk_ic ? p->n_ic - b : p->chunk_ic;
-    const int cols = (int) conv_weights_columns(&p->w, panel);
     struct amx_job job = {
         .rows = { .at = t->x + b * p->x_block, .row = 64 * p->step, .tile = AMX_ROWS * 64 * p->step, .part = p->x_part, .block = p->x_block, .tap = t->row_tap },
-        .columns = { .at = weights, .row = 64, .tile = AMX_TILE, .part = 2 * AMX_TILE, .block = (int64_t) p->w.step_bytes * p->w.taps, .tap = t->column_tap },
-        .n_blocks = n_blocks, .n_taps = p->w.taps, .out = sums, .add = b > 0,
+        .columns = { .row = 64, .tile = AMX_TILE, .part = 2 * AMX_TILE, .block = (int64_t) p->w.step_bytes * p->w.taps, .tap = t->column_tap },
+        .n_blocks = n_blocks, .n_taps = p->w.taps, .add = b > 0,
     };
     AMX_WRITTEN();
-    for (int64_t r = 0; r < n; r += AMX_BLOCK, job.rows.at += AMX_BLOCK * 64 * p->step, job.out += AMX_BLOCK) {
+    for (int64_t r = 0; r < n; r += AMX_BLOCK, job.rows.at += AMX_BLOCK * 64 * p->step) {
         const int64_t rows = n - r < AMX_BLOCK ? n - r : AMX_BLOCK;
-        if (b + n_blocks == p->n_ic) {
-            prefetch_result(p, dst, panel, t0 + r, rows);
+        for (int64_t g = 0; g < group; g++) {
+            if (b + n_blocks == p->n_ic) {
+                prefetch_result(p, dst, panel + g, t0 + r, rows);
+            }
+            job.columns.at = weights + (size_t) g * panel_bytes;
+            job.out = t->sums + g * p->block + r;
+            amx_run(&job, false, p->order, p->w.parts, (int) rows, (int) conv_weights_columns(&p->w, panel + g));
         }
-        amx_run(&job, false, p->order, p->w.parts, (int) rows, cols);
     }
 }
 
@@ -271,7 +275,7 @@ static void run_narrow(const struct cpu_task * task, const struct amx_plan * p, 
         }
         for (int64_t panel = 0; panel < p->w.n_panels; panel++) {
             for (int64_t b = 0; b < p->n_ic; b += p->chunk_ic) {
-                multiply(p, dst, t, b, weights + (size_t) panel * panel_bytes + (size_t) b * block_bytes, t->sums, panel, t0, n);
+                multiply(p, dst, t, b, weights + (size_t) panel * panel_bytes + (size_t) b * block_bytes, panel_bytes, panel, 1, t0, n);
             }
             store(p, dst, panel, t0, n, t->sums);
         }
@@ -301,9 +305,7 @@ static void run_wide(const struct cpu_task * task, const struct amx_plan * p, st
             for (int64_t b = 0; b < p->n_ic; b += p->chunk_ic) {
                 const int64_t n_blocks = p->n_ic - b < p->chunk_ic ? p->n_ic - b : p->chunk_ic;
                 KERNEL(conv_weights_pack)(&p->w, first, b, n_blocks, t->values, t->weights, panel_bytes);
-                for (int64_t g = 0; g < group; g++) {
-                    multiply(p, dst, t, b, t->weights + (size_t) g * panel_bytes, t->sums + g * p->block, first + g, t0, n);
-                }
+                multiply(p, dst, t, b, t->weights, panel_bytes, first, group, t0, n);
             }
             for (int64_t g = 0; g < group; g++) {
                 store(p, dst, first + g, t0, n, t->sums + g * p->block);

@@ -7,9 +7,11 @@
 #include "conv.h"
 
 #define GATHER_TAPS 16 /* a kernel with more takes the way through F32 */
+#define FEW_TAPS 2     /* transposed ones among them */
+#define GROUPS_LEAST 3 /* for each thread */
 #define ROWS_AHEAD 6   /* prefetched of a transposed kernel: its rows lie pages apart, often in the same cache sets */
 
-struct conv_weights KERNEL(conv_weights_of)(const struct ggml_tensor * dst, int order) {
+struct conv_weights KERNEL(conv_weights_of)(const struct ggml_tensor * dst, int order, int nth) {
     const struct ggml_tensor * a = dst->src[CONV_SRC_KERNEL];
     const bool transposed = dst->op == GGML_OP_CONV_TRANSPOSE_1D;
     struct conv_weights w = { .kernel = a, .phases = transposed ? ggml_get_op_params_i32(dst, 0) : 1, .parts = amx_parts(a->type, order) };
@@ -18,7 +20,8 @@ struct conv_weights KERNEL(conv_weights_of)(const struct ggml_tensor * dst, int 
     w.taps = conv_ceil_div(a->ne[0], w.phases);
     w.panel = w.phases > AMX_BLOCK ? AMX_BLOCK : AMX_BLOCK / w.phases * w.phases;
     w.n_panels = conv_ceil_div(w.OC * w.phases, w.panel);
-    w.group = transposed ? 4 : 1;
+    w.group = w.taps <= FEW_TAPS ? 4 : 2;
+    w.group = w.n_panels >= w.group * GROUPS_LEAST * nth ? w.group : w.n_panels >= 2 * GROUPS_LEAST * nth ? 2 : 1;
     w.step_bytes = AMX_STEP(w.parts);
     w.values_bytes = (size_t) (AMX_K * (AMX_BLOCK + 2) * w.taps) * sizeof(float);
     return w;
@@ -155,26 +158,53 @@ static void pack_phases(const struct conv_weights * w, int64_t panel, int64_t b0
     }
 }
 
-/* Any type and kernel, by way of F32: parts of what is exact in fewer are zero and left out. values: [tap][channel of 32][column of 32], then a row. */
+/* Any type and number of taps, by way of F32: parts of what is exact in fewer are zero and left out. values: tiles of rows [tap][part], then a row. */
 static void pack_any(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, float * values, char * out) {
+    const int64_t cols = conv_weights_columns(w, panel), taps = w->taps;
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i channels = _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int) taps));
+    char * tiles = (char *) values;
+    float * row = values + taps * AMX_K * AMX_BLOCK;
+    for (int64_t b = b0; b < b0 + n; b++, out += w->step_bytes * (size_t) taps) {
+        const int64_t ic = b * AMX_K, n_ic = w->IC - ic < AMX_K ? w->IC - ic : AMX_K;
+        memset(row, 0, (size_t) (AMX_K * taps) * sizeof(float)); /* channels past the last */
+        for (int64_t c = 0; c < cols; c += AMX_ROWS) {
+            for (int64_t m = 0; m < AMX_ROWS; m++) {
+                if (c + m < cols) {
+                    conv_row_f32(w->kernel, panel * w->panel + c + m, ic, n_ic, row);
+                } else {
+                    memset(row, 0, (size_t) (AMX_K * taps) * sizeof(float));
+                }
+                for (int64_t k = 0; k < taps; k++) {
+                    const float * upper = row + AMX_K / 2 * taps + k;
+                    __m512 lo = taps == 1 ? vf_load(row) : _mm512_i32gather_ps(channels, row + k, 4), hi = taps == 1 ? vf_load(upper) : _mm512_i32gather_ps(channels, upper, 4);
+                    for (int part = 0; part < w->parts; part++) {
+                        _mm512_store_si512(tiles + (k * w->parts + part) * AMX_TILE + 64 * m, w->parts < 3 ? amx_next_row(2, &lo, &hi) : amx_next_row(3, &lo, &hi));
+                    }
+                }
+            }
+            for (int64_t k = 0; k < taps; k++) {
+                for (int part = 0; part < w->parts; part++) {
+                    amx_turn(tiles + (k * w->parts + part) * AMX_TILE, 64, out + (size_t) k * w->step_bytes + (size_t) (2 * part * AMX_TILE + c / AMX_ROWS * AMX_TILE), 64);
+                }
+            }
+        }
+    }
+}
+
+/* The same for phases. values: [tap][channel of 32][column of 32]. */
+static void pack_any_phases(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, float * values, char * out) {
     const int64_t cols = conv_weights_columns(w, panel), c0 = panel * w->panel, K = w->kernel->ne[0];
-    float * row = values + w->taps * AMX_K * AMX_BLOCK;
     for (int64_t b = b0; b < b0 + n; b++) {
         const int64_t ic = b * AMX_K, n_ic = w->IC - ic < AMX_K ? w->IC - ic : AMX_K;
         memset(values, 0, (size_t) (w->taps * AMX_K * AMX_BLOCK) * sizeof(float));
         for (int64_t c = 0; c < cols; c++) {
             const int64_t oc = (c0 + c) / w->phases, phase = (c0 + c) % w->phases;
-            if (w->phases == 1) {
-                conv_row_f32(w->kernel, oc, ic, n_ic, row);
-                for (int64_t i = 0; i < n_ic * K; i++) {
-                    values[(i % K * AMX_K + i / K) * AMX_BLOCK + c] = row[i];
-                }
-                continue;
-            }
             for (int64_t i = 0; i < n_ic; i++) {
                 const char * from = (const char *) w->kernel->data + (size_t) (ic + i) * w->kernel->nb[2] + (size_t) oc * w->kernel->nb[1];
                 for (int64_t j = 0; j * w->phases + phase < K; j++) {
-                    rows_f32(w->kernel->type, from + (size_t) (j * w->phases + phase) * w->kernel->nb[0], &values[((w->taps - 1 - j) * AMX_K + i) * AMX_BLOCK + c], 1);
+                    float * to = &values[((w->taps - 1 - j) * AMX_K + i) * AMX_BLOCK + c];
+                    rows_f32(w->kernel->type, from + (size_t) (j * w->phases + phase) * w->kernel->nb[0], to, 1);
                 }
             }
         }
@@ -198,7 +228,9 @@ void KERNEL(conv_weights_pack)(const struct conv_weights * w, int64_t panel, int
         return;
     }
     for (int64_t last = panel + w->group < w->n_panels ? panel + w->group : w->n_panels; panel < last; panel++, out += panel_bytes) {
-        if (halves && w->phases == 1) {
+        if (w->phases > 1) {
+            pack_any_phases(w, panel, b0, n, values, out);
+        } else if (halves) {
             pack_halves(w, panel, b0, n, out);
         } else {
             pack_any(w, panel, b0, n, values, out);

@@ -12,12 +12,12 @@ struct conv_weights {
     int64_t phases;                    /* 1, or s0 of a transposed convolution */
     int64_t taps, IC, OC;
     int64_t panel, n_panels;           /* columns of a panel, at most 32: whole output channels, if they fit; panels */
-    int64_t group;                     /* panels packed together */
+    int64_t group;                     /* panels that one thread packs and multiplies together */
     int parts;
     size_t step_bytes, values_bytes;   /* of a packed step; of room for pack */
 };
 
-struct conv_weights KERNEL(conv_weights_of)(const struct ggml_tensor * dst, int order);
+struct conv_weights KERNEL(conv_weights_of)(const struct ggml_tensor * dst, int order, int nth);
 
 static inline int64_t conv_weights_columns(const struct conv_weights * w, int64_t panel) {
     int64_t left = w->OC * w->phases - panel * w->panel;
