@@ -25,7 +25,7 @@ static int count_affinity(void) {
         unsigned char * allowed = ok ? calloc((size_t) n, 1) : NULL;
         if (allowed) {
             for (int i = 0; i < n; i++) {
-                allowed[i] = CPU_ISSET_S(i, size, set) != 0;
+                allowed[i] = CPU_ISSET_S((size_t) i, size, set) != 0;
             }
             cores = cpu_topology_cores("", allowed, n);
         }

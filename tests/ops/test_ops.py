@@ -109,6 +109,15 @@ def test_perf_times_what_passes() -> None:
     assert broken.returncode == 1 and "GB/s" not in broken.stdout and "not timed" in broken.stdout
 
 
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_row_of_attention_does_not_depend_on_its_neighbours(tier: str) -> None:
+    here = run("op_runner", "support", "--tiers").stdout.split()
+    if tier not in here:
+        pytest.skip(f"this processor and build have {', '.join(here)}, not {tier}")
+    done = run("attention_tiles", env={"QWENTTS_CPU_TIER": tier})
+    assert done.returncode == 0 and " 0 failures" in done.stdout, done.stdout[-4000:] + done.stderr
+
+
 @pytest.mark.parametrize("name", ["alloc_overlap", "gguf_malformed", "quantize_rows"])
 def test_core(name: str) -> None:
     done = run(name)

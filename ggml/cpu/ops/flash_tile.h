@@ -1,7 +1,7 @@
 /* flash_tile.h - the two products of attention over one block of keys: scores = q k^T and acc = acc * keep + weights v.
  * A tile is some rows of q that share k and v. Each (row, key) and each (row, column) is computed by the same operations in the same order whatever
  * tile it lies in, so that a row's result does not depend on its neighbours: a dot product adds up lane by lane along the head width and then over lanes
- * as vf_sum does, a weighted sum adds key by key.
+ * as vf_sum does, a weighted sum adds key by key (tests/c/attention_tiles.c).
  * k and v are F32, F16 or BF16 in place, or F32 copies of a block for tiles of many rows. */
 #pragma once
 
