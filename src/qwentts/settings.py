@@ -6,7 +6,7 @@ false and the caller gave none of its temperature, top_k, top_p; a temperature o
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +65,7 @@ def _check_number(name: str, value: Any) -> None:
 def choose_seed(seed: int | None) -> int:
     """The seed to use: the caller's 64 bits, or for None and -1 a random one that survives JSON readers (below 2^53)."""
     if seed is None or seed == -1:
-        return secrets.randbits(53)
+        return int.from_bytes(os.urandom(7), "little") >> 3  # 53 bits; the module secrets would bring in a cryptography library of 3 MB
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
         raise ParameterError(f"seed is {seed!r}, valid are -1 (random) and 0 to 2^64 - 1")
     return seed

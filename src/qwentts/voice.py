@@ -11,7 +11,6 @@ decides the timbre and nothing else. Files:
 
 from __future__ import annotations
 
-import hashlib
 import io
 import math
 import os
@@ -64,6 +63,8 @@ class Voice:
 
     def key(self) -> bytes:
         """A hash of the contents."""
+        import hashlib  # here, because only clones need it: 3 MB
+
         digest = hashlib.sha256((self.text or "").encode())
         for array in (self.speaker, self.codes):
             digest.update(repr(None if array is None else array.shape).encode())
