@@ -1,6 +1,6 @@
 /* mul_packed.c - a packed [K, M] (packed.h) times b F32 [K, N, ...] -> F32 [M, N, ...]: the decode path, and the prefill.
  * A thread takes groups of sixteen rows and walks them in memory order, each against up to eight columns at a time, so memory is read once, for one
- * column in eight streams at a time (each an eighth of the thread's groups): two threads then read 468 MB at 25 GB/s instead of 22. Columns are
+ * column in four streams at a time (each a quarter of the thread's groups), which memory is faster with (docs/performance.md). Columns are
  * 8-bit integers in units of 32; up to FEW_COLUMNS every thread rounds them itself, which costs less than a barrier, more are shared. Four products of
  * a row are one 32-bit lane of a dot instruction; the sums of a unit are exact integers, turned to float and scaled once. */
 #include "mul_packed.h"
@@ -12,7 +12,7 @@
 
 #define FEW_COLUMNS 2
 #define MOST_COLUMNS 8
-#define MOST_STREAMS 8
+#define MOST_STREAMS 4
 #define GROUPS_CLAIMED 4 /* at a time, by a thread that has many columns to multiply them with */
 
 /* Columns of activations in units of 32: x = d * q. */
@@ -139,7 +139,6 @@ PACKED_INLINE void groups_times(const enum ggml_type type, const int n_cols, con
 #pragma GCC unroll 8
             for (int s = 0; s < n_streams; s++) {
                 d[s] = packed_d_of(type, block + stream_bytes * (size_t) s);
-                packed_prefetch_scales(type, block + stream_bytes * (size_t) s);
             }
 #pragma GCC unroll 8
             for (int u = 0; u < n_units; u++) {
@@ -148,6 +147,7 @@ PACKED_INLINE void groups_times(const enum ggml_type type, const int n_cols, con
                 }
 #pragma GCC unroll 8
                 for (int s = 0; s < n_streams; s++) {
+                    packed_prefetch_scales(type, block + stream_bytes * (size_t) s, u);
                     unit_times(type, n_cols, block + stream_bytes * (size_t) s, d[s], u, at + u, &x, acc[s]);
                 }
             }

@@ -8,7 +8,7 @@
 #define PACKED_INLINE static inline __attribute__((always_inline))
 #define UNIT_K 32
 #define UNIT_WORDS 8
-#define PACKED_PREFETCH_BYTES 4096 /* ahead in the same stream */
+#define PACKED_PREFETCH_BYTES 1024 /* ahead in the same stream; what is fetched past its end is wasted, and streams are short */
 
 PACKED_INLINE int units_of(const enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 2 : 8; }
 
@@ -21,26 +21,27 @@ static inline int packed_offset(enum ggml_type type) { return type == GGML_TYPE_
 
 PACKED_INLINE void packed_prefetch(const void * at) { _mm_prefetch((const char *) ((uintptr_t) at + PACKED_PREFETCH_BYTES), _MM_HINT_T0); }
 
-/* A vector of the block, whose successor in the stream is fetched where this one is read for the first time. */
-PACKED_INLINE __m512i packed_load(const void * at, const bool first) {
-    if (first) {
+/* A vector of the block, whose successor in the stream is fetched too. A vector is read by two units or more: each fetches a part, since a memory that is
+ * asked in bursts idles between them. */
+PACKED_INLINE __m512i packed_load(const void * at, const bool fetch) {
+    if (fetch) {
         packed_prefetch(at);
     }
     return _mm512_load_si512(at);
 }
 
-/* Word j of unit u; units are read in order. */
+/* Word j of unit u. */
 PACKED_INLINE __m512i packed_word(const enum ggml_type type, const void * block, const int u, const int j) {
     const __m512i nibble = _mm512_set1_epi8(15);
     switch (type) {
         case GGML_TYPE_Q8_0: return packed_load(((const struct packed_q8_0 *) block)->q[u][j], true);
         case GGML_TYPE_Q4_K: {
-            __m512i q = packed_load(((const struct packed_q4_K *) block)->q[u / 2][j], u % 2 == 0);
+            __m512i q = packed_load(((const struct packed_q4_K *) block)->q[u / 2][j], u % 2 == j % 2);
             return _mm512_and_si512(u % 2 ? _mm512_srli_epi16(q, 4) : q, nibble);
         }
         case GGML_TYPE_Q5_K: {
             const struct packed_q5_K * p = block;
-            __m512i q = packed_load(p->q[u / 2][j], u % 2 == 0), h = packed_load(p->high[j], u == 0);
+            __m512i q = packed_load(p->q[u / 2][j], u % 2 == j % 2), h = packed_load(p->high[j], u == j);
             q = _mm512_and_si512(u % 2 ? _mm512_srli_epi16(q, 4) : q, nibble);
             h = u < 4 ? _mm512_slli_epi16(h, (unsigned) (4 - u)) : _mm512_srli_epi16(h, (unsigned) (u - 4));
             return _mm512_ternarylogic_epi32(h, _mm512_set1_epi8(16), q, 0xea); /* h & 16 | q */
@@ -48,7 +49,7 @@ PACKED_INLINE __m512i packed_word(const enum ggml_type type, const void * block,
         default: {
             const struct packed_q6_K * p = block;
             const int half = u / 4, g = u % 4;
-            __m512i q = packed_load(p->low[half][g % 2][j], g < 2), h = packed_load(p->high[half][j], g == 0);
+            __m512i q = packed_load(p->low[half][g % 2][j], g / 2 == j % 2), h = packed_load(p->high[half][j], g == j / 2);
             q = _mm512_and_si512(g < 2 ? q : _mm512_srli_epi16(q, 4), nibble);
             h = g < 2 ? _mm512_slli_epi16(h, (unsigned) (4 - 2 * g)) : _mm512_srli_epi16(h, (unsigned) (2 * g - 4));
             return _mm512_ternarylogic_epi32(h, _mm512_set1_epi8(48), q, 0xea);
@@ -56,14 +57,13 @@ PACKED_INLINE __m512i packed_word(const enum ggml_type type, const void * block,
     }
 }
 
-/* The vectors that are no words. */
-PACKED_INLINE void packed_prefetch_scales(const enum ggml_type type, const void * block) {
+/* Unit u's part of the vectors that are no words, up to five a block. */
+PACKED_INLINE void packed_prefetch_scales(const enum ggml_type type, const void * block, const int u) {
     const char * scales = type == GGML_TYPE_Q8_0 ? (const char *) ((const struct packed_q8_0 *) block)->d :
                           type == GGML_TYPE_Q4_K ? (const char *) ((const struct packed_q4_K *) block)->scale :
                           type == GGML_TYPE_Q5_K ? (const char *) ((const struct packed_q5_K *) block)->scale : (const char *) ((const struct packed_q6_K *) block)->scale;
-#pragma GCC unroll 5
-    for (const char * line = scales; line < (const char *) block + packed_block_bytes(type); line += 64) {
-        packed_prefetch(line);
+    if (scales + 64 * u < (const char *) block + packed_block_bytes(type)) {
+        packed_prefetch(scales + 64 * u);
     }
 }
 
