@@ -82,8 +82,8 @@ struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * c
     return causal_build(ctx, conv, x, (conv->weight->ne[0] - 1) * with->dilation, 0, with, carry);
 }
 
-struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, const struct conv_with * with,
-                                           struct carry * carry) {
+struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride,
+                                           const struct conv_with * with, struct carry * carry) {
     return causal_build(ctx, conv, x, (conv->weight->ne[0] + stride - 1) / stride - 1, stride, with, carry);
 }
 

@@ -43,7 +43,7 @@ struct conv_with {
 struct ggml_tensor * conv_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, const struct conv_with * with, struct carry * carry); /* [T, C_out] */
 struct ggml_tensor * conv_depthwise_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, struct carry * carry);     /* [T, C] */
 /* [T*stride, C_out]; no residual. */
-struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride, const struct conv_with * with,
-                                           struct carry * carry);
+struct ggml_tensor * conv_transposed_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int stride,
+                                           const struct conv_with * with, struct carry * carry);
 
 #endif

@@ -223,11 +223,13 @@ static void cases_conv_causal(struct op_list * l) {
         { 7, 32, 32, 64, 1, 1, P | S | B | R, 0 }, { 7, 5, 37, 11, 1, 9, P | S, LAYOUT_STRIDED }, { 1, 1, 1, 1, 1, 1, 0, 0 }, { 7, 40, 17, 95, 1, 3, S | B, 0 },
         { 1, 48, 33, 70, 1, 1, S | B | R, LAYOUT_STRIDED }, { 4, 16, 33, 41, 2, 1, E | B, 0 }, { 16, 20, 18, 83, 8, 1, E | B | P, 0 }, { 3, 70, 16, 2, 1, 1, P | B, 0 },
         { 5, 3, 7, 29, 3, 2, P | E | R, 0 }, { 7, 40, 18, 900, 1, 9, P | S | B | R, 0 }, { 7, 96, 2, 300, 1, 1, S | B, 0 }, { 7, 768, 17, 40, 1, 9, P | S | B, 0 },
+        /* more weights than a cache holds: panels in pairs and fours, the last ones fewer; more input than that */
+        { 7, 200, 200, 40, 1, 3, P | B | R, 0 }, { 1, 900, 370, 37, 1, 1, B | R, 0 }, { 3, 6000, 17, 80, 2, 1, P | B, 0 },
     };
     static const struct { int k, ic, oc, t, s0, with; enum op_layout lb; } transposed[] = {
         { 16, 32, 8, 32, 8, P | S | B, 0 }, { 10, 37, 5, 11, 5, P | S, LAYOUT_STRIDED }, { 1, 1, 1, 1, 1, 0, 0 },  { 8, 65, 33, 75, 4, S | B, 0 }, { 6, 96, 35, 200, 3, P | B, 0 },
         { 2, 20, 37, 9, 2, B, 0 },          { 5, 16, 3, 17, 3, P | E | B, 0 },             { 40, 7, 2, 13, 20, P, 0 }, { 9, 33, 4, 50, 2, P | S | B, 0 }, { 6, 600, 33, 1, 3, P | S | B, 0 },
-        { 2, 1100, 2, 1000, 2, P | B, 0 },
+        { 2, 1100, 2, 1000, 2, P | B, 0 },  { 16, 600, 50, 40, 8, P | B, 0 },          { 80, 20, 3, 70, 40, P | S | B, 0 }, { 60, 33, 2, 40, 40, P | B, 0 },
     };
     for (int t = 0; t < 6; t++) {
         const enum ggml_type type = WEIGHTS[t % 3];
@@ -242,6 +244,7 @@ static void cases_conv_causal(struct op_list * l) {
             c->p[3] = rows[s].with | WITH_CAUSAL;
             c->p[4] = exact ? GGML_PREC_F32 : GGML_PREC_DEFAULT;
             c->key = exact ? NULL : "CONV_ROUNDED";
+            c->row_step = rows[s].ic * rows[s].oc > 100000 ? 7 : 1;
         }
         for (int s = 0; s < N_OF(transposed); s++) {
             struct op_case * c = op_list_add2(l, GGML_OP_CONV_TRANSPOSE_1D, build_conv_causal, (const int64_t[4]) { transposed[s].k, transposed[s].oc, transposed[s].ic },

@@ -31,7 +31,11 @@ struct amx_plan {
 };
 
 bool KERNEL(conv_amx_takes)(const struct ggml_tensor * dst) {
-    return dst->src[CONV_SRC_KERNEL]->ne[1] >= CHANNELS_LEAST && dst->src[CONV_SRC_KERNEL]->ne[2] >= CHANNELS_LEAST;
+    const struct ggml_tensor * a = dst->src[CONV_SRC_KERNEL];
+    if (dst->op == GGML_OP_CONV_TRANSPOSE_1D) {
+        return a->ne[1] * ggml_get_op_params_i32(dst, 0) >= CHANNELS_LEAST && a->ne[2] >= CHANNELS_LEAST;
+    }
+    return a->ne[1] >= CHANNELS_LEAST && a->ne[2] >= CHANNELS_LEAST;
 }
 
 static struct amx_plan plan_of(const struct ggml_tensor * dst, int nth) {
@@ -157,7 +161,8 @@ static void prefetch_result(const struct amx_plan * p, const struct ggml_tensor 
     const struct ggml_tensor * residual = dst->src[CONV_SRC_RESIDUAL];
     const int64_t first = panel * p->w.panel / p->w.phases, last = first + (conv_weights_columns(&p->w, panel) + p->w.phases - 1) / p->w.phases;
     for (int64_t oc = first; oc < last; oc++) {
-        const char * to = (const char *) dst->data + (size_t) oc * dst->nb[1], * more = residual ? (const char *) residual->data + (size_t) oc * residual->nb[1] : NULL;
+        const char * to = (const char *) dst->data + (size_t) oc * dst->nb[1];
+        const char * more = residual ? (const char *) residual->data + (size_t) oc * residual->nb[1] : NULL;
         for (size_t at = (size_t) (t0 * p->w.phases) * sizeof(float); at < (size_t) ((t0 + n) * p->w.phases) * sizeof(float); at += 64) {
             __builtin_prefetch(to + at, 1, 3);
             if (more) {
@@ -173,7 +178,8 @@ static void multiply(const struct amx_plan * p, const struct ggml_tensor * dst, 
                      int64_t panel, int64_t group, int64_t t0, int64_t n) {
     const int64_t n_blocks = p->n_ic - b < p->chunk_ic ? p->n_ic - b : p->chunk_ic;
     struct amx_job job = {
-        .rows = { .at = t->x + b * p->x_block, .row = 64 * p->step, .tile = AMX_ROWS * 64 * p->step, .part = p->x_part, .block = p->x_block, .tap = t->row_tap },
+        .rows = { .at = t->x + b * p->x_block, .row = 64 * p->step, .tile = AMX_ROWS * 64 * p->step, .part = p->x_part, .block = p->x_block,
+                  .tap = t->row_tap },
         .columns = { .row = 64, .tile = AMX_TILE, .part = 2 * AMX_TILE, .block = (int64_t) p->w.step_bytes * p->w.taps, .tap = t->column_tap },
         .n_blocks = n_blocks, .n_taps = p->w.taps, .add = b > 0,
     };

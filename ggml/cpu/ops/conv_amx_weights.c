@@ -115,8 +115,8 @@ static void phases_init(struct phases * p, const struct conv_weights * w) {
 }
 
 /* n halves of two channels of a panel, to a pair's row in both tiles of each tap. */
-AMX_INLINE void pack_pair(const bool bf16, const struct conv_weights * w, const struct phases * p, const uint16_t * even_row, const uint16_t * odd_row, int64_t n,
-                          int64_t n_odd, char * out) {
+AMX_INLINE void pack_pair(const bool bf16, const struct conv_weights * w, const struct phases * p, const uint16_t * even_row, const uint16_t * odd_row,
+                          int64_t n, int64_t n_odd, char * out) {
     const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
     const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
     const __m512i even0 = load_halves(even_row, n), even1 = load_halves(even_row + AMX_K, n - AMX_K);
@@ -148,7 +148,8 @@ static void pack_phases(const struct conv_weights * w, int64_t panel, int64_t b0
         for (int64_t g = 0; g < group; g++) {
             const int64_t len = group_halves - g * halves < halves ? group_halves - g * halves : halves;
             const uint16_t * even = (const uint16_t *) row + g * halves, * odd = (const uint16_t *) (row + w->kernel->nb[2]) + g * halves;
-            char * to = out + (size_t) g * panel_bytes + (size_t) (pair / (AMX_K / 2) - b0) * w->step_bytes * (size_t) w->taps + 64 * (size_t) (pair % (AMX_K / 2));
+            const int64_t steps = (pair / (AMX_K / 2) - b0) * w->taps;
+            char * to = out + (size_t) g * panel_bytes + (size_t) steps * w->step_bytes + 64 * (size_t) (pair % (AMX_K / 2));
             if (bf16) {
                 pack_pair(true, w, &p, even, odd, left > 0 ? len : 0, left > 1 ? len : 0, to);
             } else {
@@ -177,15 +178,18 @@ static void pack_any(const struct conv_weights * w, int64_t panel, int64_t b0, i
                 }
                 for (int64_t k = 0; k < taps; k++) {
                     const float * upper = row + AMX_K / 2 * taps + k;
-                    __m512 lo = taps == 1 ? vf_load(row) : _mm512_i32gather_ps(channels, row + k, 4), hi = taps == 1 ? vf_load(upper) : _mm512_i32gather_ps(channels, upper, 4);
+                    __m512 lo = taps == 1 ? vf_load(row) : _mm512_i32gather_ps(channels, row + k, 4);
+                    __m512 hi = taps == 1 ? vf_load(upper) : _mm512_i32gather_ps(channels, upper, 4);
                     for (int part = 0; part < w->parts; part++) {
-                        _mm512_store_si512(tiles + (k * w->parts + part) * AMX_TILE + 64 * m, w->parts < 3 ? amx_next_row(2, &lo, &hi) : amx_next_row(3, &lo, &hi));
+                        const __m512i next = w->parts < 3 ? amx_next_row(2, &lo, &hi) : amx_next_row(3, &lo, &hi);
+                        _mm512_store_si512(tiles + (k * w->parts + part) * AMX_TILE + 64 * m, next);
                     }
                 }
             }
             for (int64_t k = 0; k < taps; k++) {
                 for (int part = 0; part < w->parts; part++) {
-                    amx_turn(tiles + (k * w->parts + part) * AMX_TILE, 64, out + (size_t) k * w->step_bytes + (size_t) (2 * part * AMX_TILE + c / AMX_ROWS * AMX_TILE), 64);
+                    char * to = out + (size_t) k * w->step_bytes + (size_t) ((2 * part + c / AMX_ROWS) * AMX_TILE);
+                    amx_turn(tiles + (k * w->parts + part) * AMX_TILE, 64, to, 64);
                 }
             }
         }

@@ -24,8 +24,7 @@ static inline int64_t conv_weights_columns(const struct conv_weights * w, int64_
     return left < w->panel ? left : w->panel;
 }
 
-/* Blocks b0 .. b0 + n - 1 of a group of panels from panel on, panel_bytes from one to the next. Groups are made because rows of the file should be read for more
- * than a cache line or two at a time. */
+/* Blocks b0 .. b0 + n - 1 of a group of panels from panel on, panel_bytes from one to the next: of a transposed kernel's rows a panel is a cache line or two. */
 void KERNEL(conv_weights_pack)(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, float * values, char * out, size_t panel_bytes);
 
 #endif
