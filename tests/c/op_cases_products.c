@@ -224,7 +224,7 @@ static void cases_conv_causal(struct op_list * l) {
         { 1, 48, 33, 70, 1, 1, S | B | R, LAYOUT_STRIDED }, { 4, 16, 33, 41, 2, 1, E | B, 0 }, { 16, 20, 18, 83, 8, 1, E | B | P, 0 }, { 3, 70, 16, 2, 1, 1, P | B, 0 },
         { 5, 3, 7, 29, 3, 2, P | E | R, 0 }, { 7, 40, 18, 900, 1, 9, P | S | B | R, 0 }, { 7, 96, 2, 300, 1, 1, S | B, 0 }, { 7, 768, 17, 40, 1, 9, P | S | B, 0 },
         /* more weights than a cache holds: panels in pairs and fours, the last ones fewer; more input than that */
-        { 7, 200, 200, 40, 1, 3, P | B | R, 0 }, { 1, 900, 370, 37, 1, 1, B | R, 0 }, { 3, 6000, 17, 80, 2, 1, P | B, 0 },
+        { 7, 200, 200, 40, 1, 3, P | B | R, 0 }, { 1, 900, 370, 37, 1, 1, B | R, 0 }, { 1, 5300, 65, 110, 1, 1, B, 0 },
     };
     static const struct { int k, ic, oc, t, s0, with; enum op_layout lb; } transposed[] = {
         { 16, 32, 8, 32, 8, P | S | B, 0 }, { 10, 37, 5, 11, 5, P | S, LAYOUT_STRIDED }, { 1, 1, 1, 1, 1, 0, 0 },  { 8, 65, 33, 75, 4, S | B, 0 }, { 6, 96, 35, 200, 3, P | B, 0 },
