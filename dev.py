@@ -133,8 +133,8 @@ def emulate() -> None:
 
     folder = ROOT / "build" / "aarch64"
     cmake_build(folder, f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'cmake' / 'aarch64-linux-gnu.cmake'}")
-    expect("tiers on AArch64", tiers_of(folder, *AARCH64), ["scalar", "neon"])
-    c_tests(folder, ["neon"], *AARCH64)
+    expect("tiers on AArch64", tiers_of(folder, *AARCH64), ["scalar", "neon", "dotprod"])
+    c_tests(folder, ["neon", "dotprod"], *AARCH64)
 
 
 def expect(what: str, got: object, wanted: object) -> None:

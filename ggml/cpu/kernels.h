@@ -48,6 +48,8 @@ struct cpu_kernels {
 /* One a tier that was compiled; tiers.c chooses. */
 extern const struct cpu_kernels cpu_kernels_scalar;
 extern const struct cpu_kernels cpu_kernels_avx2;
+extern const struct cpu_kernels cpu_kernels_avxvnni;
 extern const struct cpu_kernels cpu_kernels_avx512;
 extern const struct cpu_kernels cpu_kernels_amx;
 extern const struct cpu_kernels cpu_kernels_neon;
+extern const struct cpu_kernels cpu_kernels_dotprod;

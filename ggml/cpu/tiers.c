@@ -39,6 +39,34 @@ static void detect_x86(int * avx2, int * avx512) {
 }
 #endif
 
+#if defined(GGML_HAS_TIER_AVXVNNI)
+enum { CPUID_7_1_AVX_VNNI = 1 << 4 };
+
+static bool have_avxvnni(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & CPUID_7_1_AVX_VNNI);
+}
+#endif
+
+#if defined(GGML_HAS_TIER_DOTPROD)
+#  if defined(__linux__)
+#    include <sys/auxv.h>
+#    if !defined(HWCAP_ASIMDDP)
+#      define HWCAP_ASIMDDP (1 << 20)
+#    endif
+static bool have_dotprod(void) { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
+#  elif defined(__APPLE__)
+#    include <sys/sysctl.h>
+static bool have_dotprod(void) {
+    int has = 0;
+    size_t size = sizeof has;
+    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &size, NULL, 0) == 0 && has;
+}
+#  else
+static bool have_dotprod(void) { return false; }
+#  endif
+#endif
+
 #if defined(GGML_HAS_TIER_AMX)
 #  include <sys/syscall.h>
 #  include <unistd.h>
@@ -53,7 +81,7 @@ static bool have_amx(void) {
 #endif
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const struct cpu_kernels * tiers[5]; /* worst first */
+static const struct cpu_kernels * tiers[6]; /* worst first */
 static int n_tiers;
 static char names[64];
 
@@ -65,6 +93,11 @@ static void detect(void) {
 #  if defined(GGML_HAS_TIER_AVX2)
     if (avx2) {
         tiers[n_tiers++] = &cpu_kernels_avx2;
+    }
+#  endif
+#  if defined(GGML_HAS_TIER_AVXVNNI)
+    if (avx2 && have_avxvnni()) {
+        tiers[n_tiers++] = &cpu_kernels_avxvnni;
     }
 #  endif
 #  if defined(GGML_HAS_TIER_AVX512)
@@ -80,6 +113,11 @@ static void detect(void) {
 #endif
 #if defined(GGML_HAS_TIER_NEON)
     tiers[n_tiers++] = &cpu_kernels_neon; /* every 64-bit Arm has it */
+#endif
+#if defined(GGML_HAS_TIER_DOTPROD)
+    if (have_dotprod()) {
+        tiers[n_tiers++] = &cpu_kernels_dotprod;
+    }
 #endif
     for (int i = 0; i < n_tiers; i++) {
         size_t n = strlen(names);

@@ -1,5 +1,6 @@
 /* ggml-cpu.h - the CPU backend.
- * One pool of threads and one table of kernels, chosen at start-up by what the processor has; QWENTTS_CPU_TIER=scalar|avx2|avx512|amx|neon forces one. */
+ * One pool of threads and one table of kernels, chosen at start-up by what the processor has; QWENTTS_CPU_TIER=scalar|avx2|avxvnni|avx512|amx|neon|dotprod
+ * forces one. */
 #pragma once
 
 #include "ggml.h"
@@ -24,7 +25,7 @@ bool ggml_cpu_can_pack(const struct ggml_tensor * matrix);
 
 /* Facts for --caps and messages. */
 const char * ggml_cpu_tier_name(ggml_backend_t backend);      /* "avx2" */
-const char * ggml_cpu_tiers_available(void);                  /* "scalar avx2 avx512 amx" */
+const char * ggml_cpu_tiers_available(void);                  /* "scalar avx2 avxvnni avx512 amx" */
 const char * ggml_cpu_tier_default(void);                     /* what a new backend computes with; NULL: QWENTTS_CPU_TIER names none of these */
 const char * ggml_cpu_features(void);                         /* "sse2 sse3 ... avx2 os:avx"; the string is the thread's */
 int          ggml_cpu_quota_cores(void);                      /* cores of the cgroup's CPU quota, rounded up; 0: no limit */

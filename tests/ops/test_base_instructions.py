@@ -14,7 +14,7 @@ import pytest
 from c_programs import program
 
 pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason=f"x86-64 code only, this is {platform.machine()}")
-WIDE_TIERS = ("ggml_avx2.dir", "ggml_avx512.dir", "ggml_amx.dir")
+WIDE_TIERS = ("ggml_avx2.dir", "ggml_avxvnni.dir", "ggml_avx512.dir", "ggml_amx.dir")
 PROGRAM_OBJECTS = "tests"  # the C tests are not what is shipped
 # Bytes of one instruction: segment and size prefixes, then what tells its age. 66, f2, f3 and REX may stand before a legacy opcode only.
 YOUNG = re.compile(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from c_programs import ROOT, run
 
-TIERS = ("scalar", "avx2", "avx512", "amx", "neon")
+TIERS = ("scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod")
 UNARY = ("TANH", "RELU", "SIGMOID", "GELU", "GELU_ERF", "SILU", "ELU")
 WEIGHTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_K", "q5_K", "q6_K")
 SUMMARY = re.compile(r"^(\d+) cases executed, (\d+) failed, (\d+) not supported; backend CPU (\w+), seed (\d+)", re.MULTILINE)

@@ -1,18 +1,23 @@
 /* mul_packed.c - a packed [K, M] (packed.h) times b F32 [K, N, ...] -> F32 [M, N, ...]: the decode path, and the prefill.
- * A thread takes groups of sixteen rows and walks them in memory order, each against up to eight columns at a time, so memory is read once, for one
- * column in four streams at a time (each a quarter of the thread's groups), which memory is faster with (docs/performance.md). Columns are
+ * A thread takes groups of sixteen rows and walks them in memory order, each against up to MOST_COLUMNS columns at a time, so memory is read once, for one
+ * column in MOST_STREAMS streams at a time (each a part of the thread's groups), which memory is faster with (docs/performance.md). Columns are
  * 8-bit integers in units of 32; up to FEW_COLUMNS every thread rounds them itself, which costs less than a barrier, more are shared. Four products of
  * a row are one 32-bit lane of a dot instruction; the sums of a unit are exact integers, turned to float and scaled once. */
 #include "mul_packed.h"
-
-#if defined(QT_TIER_AVX512)
-
-#include "activations.h"
 #include "packed_words.h"
 
+#if defined(HAS_LANES)
+
+#include "activations.h"
+
 #define FEW_COLUMNS 2
-#define MOST_COLUMNS 8
-#define MOST_STREAMS 4
+#if defined(QT_TIER_AVX512)
+#  define MOST_COLUMNS 8
+#  define MOST_STREAMS 4
+#else /* a row of lanes takes two or four registers */
+#  define MOST_COLUMNS 4
+#  define MOST_STREAMS 2
+#endif
 #define GROUPS_CLAIMED 4 /* at a time, by a thread that has many columns to multiply them with */
 
 /* Columns of activations in units of 32: x = d * q. */
@@ -22,7 +27,7 @@ struct packed_columns {
     int64_t n;       /* columns there is memory for: whole tiles, or one smaller one */
     int64_t tile;    /* columns of a tile */
     float * d;       /* [unit][column] */
-    float * dsum;    /* [unit][column], d * sum of q: what a min is multiplied by */
+    float * less;    /* [unit][column], -d * sum of q: what a min is multiplied by */
     int32_t * corr;  /* [unit][half][column], -offset * sum of q: of both halves for Q6_K, else of the unit, as the first */
 };
 
@@ -45,8 +50,8 @@ static struct packed_columns columns_at(char * memory, int64_t K, int64_t n) {
     struct packed_columns x = { .q = (int8_t *) memory, .n_units = K / UNIT_K, .n = columns_kept(n) };
     x.tile = x.n < MOST_COLUMNS ? x.n : MOST_COLUMNS;
     x.d = (float *) (memory + K * x.n);
-    x.dsum = x.d + x.n_units * x.n;
-    x.corr = (int32_t *) (x.dsum + x.n_units * x.n);
+    x.less = x.d + x.n_units * x.n;
+    x.corr = (int32_t *) (x.less + x.n_units * x.n);
     return x;
 }
 
@@ -61,77 +66,67 @@ static void column_round(enum ggml_type type, const float * x, const struct pack
     for (int64_t u = 0; u < to->n_units; u++, q += to->tile * UNIT_K) {
         float spoilt, most = act_max_abs(x + u * UNIT_K, UNIT_K, &spoilt);
         act_round(x + u * UNIT_K, most > 0.0f ? 127.0f / most : 0.0f, q, UNIT_K);
-        __m256i fours = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), _mm256_loadu_si256((const __m256i *) q)); /* sums of four */
-        fours = _mm256_hadd_epi32(fours, fours);
-        fours = _mm256_hadd_epi32(fours, fours);
-        const int low = _mm256_extract_epi32(fours, 0), high = _mm256_extract_epi32(fours, 4);
+        const int low = act_sum(q, UNIT_K / 2), high = act_sum(q + UNIT_K / 2, UNIT_K / 2);
         const float d = most / 127.0f + spoilt;
         to->d[u * to->n + n] = d;
-        to->dsum[u * to->n + n] = d * (float) (low + high);
+        to->less[u * to->n + n] = -d * (float) (low + high);
         to->corr[2 * u * to->n + n] = -offset * (type == GGML_TYPE_Q6_K ? low : low + high);
         to->corr[(2 * u + 1) * to->n + n] = -offset * high;
     }
 }
 
-/* Four activations in every lane. */
-PACKED_INLINE __m512i four(const int8_t * q) {
-    int32_t word;
-    memcpy(&word, q, sizeof word);
-    return _mm512_set1_epi32(word);
-}
-
 /* Adds unit u of a block, unit at of the columns. */
-PACKED_INLINE void unit_times(const enum ggml_type type, const int n_cols, const char * block, struct packed_d d, const int u, int64_t at,
-                              const struct packed_columns * x, __m512 * acc) {
+LANES_INLINE void unit_times(const enum ggml_type type, const int n_cols, const char * block, struct packed_d d, const int u, int64_t at,
+                              const struct packed_columns * x, lane_floats * acc) {
     const int n_sums = type == GGML_TYPE_Q6_K ? 2 : 1, words = UNIT_WORDS / n_sums;
 #pragma GCC unroll 2
     for (int h = 0; h < n_sums; h++) {
-        __m512i sum[MOST_COLUMNS];
+        lane_sums sum[MOST_COLUMNS];
 #pragma GCC unroll 8
         for (int c = 0; c < n_cols; c++) {
-            sum[c] = has_min(type) ? _mm512_setzero_si512() : _mm512_set1_epi32(x->corr[(2 * at + h) * x->n + c]);
+            sum[c] = lanes_set1_i32(has_min(type) ? 0 : x->corr[(2 * at + h) * x->n + c]);
         }
 #pragma GCC unroll 8
         for (int j = h * words; j < (h + 1) * words; j++) {
-            __m512i w = packed_word(type, block, u, j);
+            lane_words w = packed_word(type, block, u, j);
 #pragma GCC unroll 8
             for (int c = 0; c < n_cols; c++) {
-                sum[c] = _mm512_dpbusd_epi32(sum[c], w, four(x->q + (at * x->tile + c) * UNIT_K + 4 * j));
+                sum[c] = lanes_dot(sum[c], w, x->q + (at * x->tile + c) * UNIT_K + 4 * j);
             }
         }
-        const __m512 scale = packed_scale(type, block, d, u, h);
+        const lane_floats scale = packed_scale(type, block, d, u, h);
 #pragma GCC unroll 8
         for (int c = 0; c < n_cols; c++) {
-            acc[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[c]), _mm512_mul_ps(scale, _mm512_set1_ps(x->d[at * x->n + c])), acc[c]);
+            acc[c] = lanes_fma(lanes_float(sum[c]), lanes_mul(scale, lanes_set1(x->d[at * x->n + c])), acc[c]);
         }
     }
     if (has_min(type)) {
-        const __m512 min = packed_min(type, block, d, u);
+        const lane_floats min = packed_min(type, block, d, u);
 #pragma GCC unroll 8
         for (int c = 0; c < n_cols; c++) {
-            acc[c] = _mm512_fnmadd_ps(min, _mm512_set1_ps(x->dsum[at * x->n + c]), acc[c]);
+            acc[c] = lanes_fma(min, lanes_set1(x->less[at * x->n + c]), acc[c]);
         }
     }
 }
 
 /* n_streams * n groups of rows, those of stream s from first + s * n on, against columns n0 .. n0 + n_cols - 1. */
-PACKED_INLINE void groups_times(const enum ggml_type type, const int n_cols, const int n_streams, const struct packed_job * job, int64_t first, int64_t n,
+LANES_INLINE void groups_times(const enum ggml_type type, const int n_cols, const int n_streams, const struct packed_job * job, int64_t first, int64_t n,
                                 int64_t n0) {
     const size_t block_bytes = packed_block_bytes(type), group_bytes = packed_group_bytes(type, job->K), stream_bytes = group_bytes * (size_t) n;
     const int n_units = units_of(type);
     struct packed_columns x = job->x;
     x.q = packed_column(&x, n0);
     x.d += n0;
-    x.dsum += n0;
+    x.less += n0;
     x.corr += n0;
     for (int64_t g = first; g < first + n; g++) {
         const char * block = job->w + (size_t) g * group_bytes;
-        __m512 acc[MOST_STREAMS][MOST_COLUMNS];
+        lane_floats acc[MOST_STREAMS][MOST_COLUMNS];
 #pragma GCC unroll 8
         for (int s = 0; s < n_streams; s++) {
 #pragma GCC unroll 8
             for (int c = 0; c < n_cols; c++) {
-                acc[s][c] = _mm512_setzero_ps();
+                acc[s][c] = lanes_set1(0.0f);
             }
         }
         for (int64_t at = 0; at < x.n_units; at += n_units, block += block_bytes) {
@@ -157,7 +152,11 @@ PACKED_INLINE void groups_times(const enum ggml_type type, const int n_cols, con
 #pragma GCC unroll 8
             for (int c = 0; c < n_cols; c++) {
                 float * y = (float *) (job->y + (size_t) (n0 + c) * job->y_column) + m;
-                vf_store_n(y, acc[s][c], rows < PACKED_ROWS ? (int) rows : PACKED_ROWS);
+                float last[PACKED_ROWS];
+                lanes_store(rows < PACKED_ROWS ? last : y, acc[s][c]);
+                if (rows < PACKED_ROWS) {
+                    memcpy(y, last, (size_t) rows * sizeof *y);
+                }
             }
         }
     }
@@ -176,7 +175,7 @@ PACKED_INLINE void groups_times(const enum ggml_type type, const int n_cols, con
             case 1: groups_times(type, 1, 1, job, first, n, n0); break;                                                                       \
             case 2: groups_times(type, 2, 1, job, first, n, n0); break;                                                                       \
             case 4: groups_times(type, 4, 1, job, first, n, n0); break;                                                                       \
-            default: groups_times(type, 8, 1, job, first, n, n0); break;                                                                      \
+            default: groups_times(type, MOST_COLUMNS, 1, job, first, n, n0); break;                                                           \
         }                                                                                                                                     \
     }
 
@@ -225,10 +224,10 @@ static void many_columns(const struct cpu_task * task, const struct packed_job *
         for (; g < last; g++) {
             const char * after = job->w + (size_t) (g + 1) * group_bytes;
             for (size_t line = 0; g + 1 < last && line < group_bytes; line += 64) {
-                _mm_prefetch(after + line, _MM_HINT_T1);
+                __builtin_prefetch(after + line, 0, 2);
             }
             for (int64_t n = 0, left; (left = job->N - n) > 0;) {
-                const int n_cols = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+                const int n_cols = left >= MOST_COLUMNS ? MOST_COLUMNS : left >= 4 ? 4 : left >= 2 ? 2 : 1;
                 groups_of(job, g, 1, n, n_cols);
                 n += n_cols;
             }

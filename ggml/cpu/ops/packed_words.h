@@ -3,62 +3,60 @@
 #pragma once
 
 #include "../packed.h"
-#include "../vec.h"
+#include "lanes.h"
 
-#define PACKED_INLINE static inline __attribute__((always_inline))
 #define UNIT_K 32
 #define UNIT_WORDS 8
 #define PACKED_PREFETCH_BYTES 1024 /* ahead in the same stream; what is fetched past its end is wasted, and streams are short */
 
-PACKED_INLINE int units_of(const enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 2 : 8; }
+LANES_INLINE int units_of(const enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 2 : 8; }
 
-PACKED_INLINE bool has_min(const enum ggml_type type) { return type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q5_K; }
+LANES_INLINE bool has_min(const enum ggml_type type) { return type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q5_K; }
 
-/* What is taken off a stored value: as many times the sum of the activations. */
-static inline int packed_offset(enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 128 : type == GGML_TYPE_Q6_K ? 32 : 0; }
+#if defined(HAS_LANES)
+#if defined(QT_TIER_DOTPROD) /* both sides of its dot are signed */
+#  define BYTE_OFFSET 0
+#  define BYTES(w) lanes_flip(w)
+#else
+#  define BYTE_OFFSET 128
+#  define BYTES(w) (w)
+#endif
 
-#if defined(QT_TIER_AVX512)
+/* What is taken off the values of words: as many times the sum of the activations. */
+static inline int packed_offset(enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? BYTE_OFFSET : type == GGML_TYPE_Q6_K ? 32 : 0; }
 
-PACKED_INLINE void packed_prefetch(const void * at) { _mm_prefetch((const char *) ((uintptr_t) at + PACKED_PREFETCH_BYTES), _MM_HINT_T0); }
+LANES_INLINE void packed_prefetch(const void * at) { __builtin_prefetch((const void *) ((uintptr_t) at + PACKED_PREFETCH_BYTES), 0, 3); }
 
 /* A vector of the block, whose successor in the stream is fetched too. A vector is read by two units or more: each fetches a part, since a memory that is
  * asked in bursts idles between them. */
-PACKED_INLINE __m512i packed_load(const void * at, const bool fetch) {
+LANES_INLINE lane_words packed_load(const void * at, const bool fetch) {
     if (fetch) {
         packed_prefetch(at);
     }
-    return _mm512_load_si512(at);
+    return lanes_load(at);
 }
 
 /* Word j of unit u. */
-PACKED_INLINE __m512i packed_word(const enum ggml_type type, const void * block, const int u, const int j) {
-    const __m512i nibble = _mm512_set1_epi8(15);
+LANES_INLINE lane_words packed_word(const enum ggml_type type, const void * block, const int u, const int j) {
     switch (type) {
-        case GGML_TYPE_Q8_0: return packed_load(((const struct packed_q8_0 *) block)->q[u][j], true);
-        case GGML_TYPE_Q4_K: {
-            __m512i q = packed_load(((const struct packed_q4_K *) block)->q[u / 2][j], u % 2 == j % 2);
-            return _mm512_and_si512(u % 2 ? _mm512_srli_epi16(q, 4) : q, nibble);
-        }
+        case GGML_TYPE_Q8_0: return BYTES(packed_load(((const struct packed_q8_0 *) block)->q[u][j], true));
+        case GGML_TYPE_Q4_K: return lanes_nibble(packed_load(((const struct packed_q4_K *) block)->q[u / 2][j], u % 2 == j % 2), u % 2);
         case GGML_TYPE_Q5_K: {
             const struct packed_q5_K * p = block;
-            __m512i q = packed_load(p->q[u / 2][j], u % 2 == j % 2), h = packed_load(p->high[j], u == j);
-            q = _mm512_and_si512(u % 2 ? _mm512_srli_epi16(q, 4) : q, nibble);
-            h = u < 4 ? _mm512_slli_epi16(h, (unsigned) (4 - u)) : _mm512_srli_epi16(h, (unsigned) (u - 4));
-            return _mm512_ternarylogic_epi32(h, _mm512_set1_epi8(16), q, 0xea); /* h & 16 | q */
+            lane_words q = lanes_nibble(packed_load(p->q[u / 2][j], u % 2 == j % 2), u % 2);
+            return lanes_bits(packed_load(p->high[j], u == j), 4 - u, 16, q);
         }
         default: {
             const struct packed_q6_K * p = block;
             const int half = u / 4, g = u % 4;
-            __m512i q = packed_load(p->low[half][g % 2][j], g / 2 == j % 2), h = packed_load(p->high[half][j], g == j / 2);
-            q = _mm512_and_si512(g < 2 ? q : _mm512_srli_epi16(q, 4), nibble);
-            h = g < 2 ? _mm512_slli_epi16(h, (unsigned) (4 - 2 * g)) : _mm512_srli_epi16(h, (unsigned) (2 * g - 4));
-            return _mm512_ternarylogic_epi32(h, _mm512_set1_epi8(48), q, 0xea);
+            lane_words q = lanes_nibble(packed_load(p->low[half][g % 2][j], g / 2 == j % 2), g >= 2);
+            return lanes_bits(packed_load(p->high[half][j], g == j / 2), 4 - 2 * g, 48, q);
         }
     }
 }
 
 /* Unit u's part of the vectors that are no words, up to five a block. */
-PACKED_INLINE void packed_prefetch_scales(const enum ggml_type type, const void * block, const int u) {
+LANES_INLINE void packed_prefetch_scales(const enum ggml_type type, const void * block, const int u) {
     const char * scales = type == GGML_TYPE_Q8_0 ? (const char *) ((const struct packed_q8_0 *) block)->d :
                           type == GGML_TYPE_Q4_K ? (const char *) ((const struct packed_q4_K *) block)->scale :
                           type == GGML_TYPE_Q5_K ? (const char *) ((const struct packed_q5_K *) block)->scale : (const char *) ((const struct packed_q6_K *) block)->scale;
@@ -67,35 +65,30 @@ PACKED_INLINE void packed_prefetch_scales(const enum ggml_type type, const void 
     }
 }
 
-PACKED_INLINE __m512 packed_f16(const uint16_t * d) { return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *) d)); }
-PACKED_INLINE __m512 packed_u8(const uint8_t * v) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *) v))); }
-PACKED_INLINE __m512 packed_i8(const int8_t * v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *) v))); }
-
 /* The block's own scales, of which scale and min of a unit are multiples. */
-struct packed_d { __m512 d, dmin; };
+struct packed_d { lane_floats d, dmin; };
 
-PACKED_INLINE struct packed_d packed_d_of(const enum ggml_type type, const void * block) {
+LANES_INLINE struct packed_d packed_d_of(const enum ggml_type type, const void * block) {
     switch (type) {
-        case GGML_TYPE_Q4_K: return (struct packed_d) { packed_f16(((const struct packed_q4_K *) block)->d), packed_f16(((const struct packed_q4_K *) block)->dmin) };
-        case GGML_TYPE_Q5_K: return (struct packed_d) { packed_f16(((const struct packed_q5_K *) block)->d), packed_f16(((const struct packed_q5_K *) block)->dmin) };
-        case GGML_TYPE_Q6_K: return (struct packed_d) { packed_f16(((const struct packed_q6_K *) block)->d), _mm512_setzero_ps() };
-        default: return (struct packed_d) { _mm512_setzero_ps(), _mm512_setzero_ps() };
+        case GGML_TYPE_Q4_K: return (struct packed_d) { lanes_f16(((const struct packed_q4_K *) block)->d), lanes_f16(((const struct packed_q4_K *) block)->dmin) };
+        case GGML_TYPE_Q5_K: return (struct packed_d) { lanes_f16(((const struct packed_q5_K *) block)->d), lanes_f16(((const struct packed_q5_K *) block)->dmin) };
+        case GGML_TYPE_Q6_K: return (struct packed_d) { lanes_f16(((const struct packed_q6_K *) block)->d), lanes_set1(0.0f) };
+        default: return (struct packed_d) { lanes_set1(0.0f), lanes_set1(0.0f) };
     }
 }
 
 /* Of half h of unit u; only Q6_K's halves differ. */
-PACKED_INLINE __m512 packed_scale(const enum ggml_type type, const void * block, struct packed_d d, const int u, const int h) {
+LANES_INLINE lane_floats packed_scale(const enum ggml_type type, const void * block, struct packed_d d, const int u, const int h) {
     switch (type) {
-        case GGML_TYPE_Q8_0: return packed_f16(((const struct packed_q8_0 *) block)->d[u]);
-        case GGML_TYPE_Q4_K: return _mm512_mul_ps(d.d, packed_u8(((const struct packed_q4_K *) block)->scale[u]));
-        case GGML_TYPE_Q5_K: return _mm512_mul_ps(d.d, packed_u8(((const struct packed_q5_K *) block)->scale[u]));
-        default: return _mm512_mul_ps(d.d, packed_i8(((const struct packed_q6_K *) block)->scale[2 * u + h]));
+        case GGML_TYPE_Q8_0: return lanes_f16(((const struct packed_q8_0 *) block)->d[u]);
+        case GGML_TYPE_Q4_K: return lanes_mul(d.d, lanes_u8(((const struct packed_q4_K *) block)->scale[u]));
+        case GGML_TYPE_Q5_K: return lanes_mul(d.d, lanes_u8(((const struct packed_q5_K *) block)->scale[u]));
+        default: return lanes_mul(d.d, lanes_i8(((const struct packed_q6_K *) block)->scale[2 * u + h]));
     }
 }
 
-PACKED_INLINE __m512 packed_min(const enum ggml_type type, const void * block, struct packed_d d, const int u) {
-    const uint8_t * min = type == GGML_TYPE_Q4_K ? ((const struct packed_q4_K *) block)->min[u] : ((const struct packed_q5_K *) block)->min[u];
-    return _mm512_mul_ps(d.dmin, packed_u8(min));
+LANES_INLINE lane_floats packed_min(const enum ggml_type type, const void * block, struct packed_d d, const int u) {
+    return lanes_mul(d.dmin, lanes_u8(type == GGML_TYPE_Q4_K ? ((const struct packed_q4_K *) block)->min[u] : ((const struct packed_q5_K *) block)->min[u]));
 }
 
 #endif
