@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--frames", type=int, default=50, metavar="N", help="frames of a run; 12.5 are a second of audio (default 50)")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of which the median is given (default 3)")
     parser.add_argument("--threads", type=int, metavar="N", help="default: every core this process may use")
-    parser.add_argument("--tier", metavar="NAME", help="instruction tier instead of the best one: scalar, avx2, avxvnni, avx512, amx, neon, dotprod")
+    parser.add_argument(
+        "--tier", metavar="NAME", help="instruction tier instead of the best one: scalar, avx2, avxvnni, avx512, amx, neon, dotprod"
+    )
     parser.add_argument("--plot", metavar="PNG", help="also draw the figures (needs matplotlib)")
     parser.add_argument("--json", action="store_true", help="the figures as JSON")
 

@@ -50,8 +50,8 @@ def test_the_truth_repeats(source: tuple[Path, quality.Forward]) -> None:
 def test_weights_used_in_the_file_say_the_same(
     source: tuple[Path, quality.Forward], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:
-    """Copied matrices are packed where the processor multiplies them faster so. Then a prompt's activations are rounded to 8 bits, as a frame's
-    are, and those of K types in blocks of 32, not of 256."""
+    """Copied matrices are packed where the processor multiplies them faster so. Then a prompt's activations are rounded to 8 bits,
+    as a frame's are, and those of K types in blocks of 32, not of 256."""
     path, truth = source
     quantize(path, tmp_path / "out.gguf", variant)
     forward = {}
