@@ -12,6 +12,7 @@
 
 #define RANK_STEP ((int64_t) 1 << 20) /* between two merges of the file: room for derived ones */
 #define MOST_STRINGS (1 << 28)
+#define MOST_DERIVED (1 << 16) /* bytes of a token whose merge is derived; the longest of Qwen's has 128 */
 
 struct text {
     const char * data;
@@ -24,7 +25,8 @@ struct merge {
 };
 
 struct qt_vocabulary {
-    struct text * tokens; /* in the caller's memory */
+    char * memory; /* the file's strings of tokens, copied: a file may be cut while texts are still encoded */
+    struct text * tokens; /* in memory */
     int64_t n_tokens;
     int32_t * ids; /* hash table of n_slots, -1 free */
     size_t n_slots;
@@ -93,9 +95,14 @@ static bool next_text(const struct qt_value * array, size_t * at, struct text * 
 
 static enum qt_status read_tokens(struct qt_vocabulary * v, const struct qt_value * tokens) {
     size_t at = 0;
+    struct qt_value kept = *tokens;
+    if (tokens->n_bytes > 0) {
+        memcpy(v->memory, tokens->data, (size_t) tokens->n_bytes);
+    }
+    kept.data = v->memory;
     memset(v->ids, 0xff, v->n_slots * sizeof *v->ids);
     for (int64_t i = 0; i < v->n_tokens; i++) {
-        if (!next_text(tokens, &at, &v->tokens[i])) {
+        if (!next_text(&kept, &at, &v->tokens[i])) {
             return QT_FAIL(QT_STATUS_INVALID_PARAMS, "the tokens end before number %lld of %lld", (long long) i, (long long) v->n_tokens);
         }
         v->ids[token_slot(v, v->tokens[i], (struct text) { NULL, 0 })] = (int32_t) i;
@@ -305,7 +312,7 @@ static enum qt_status derive_one(struct qt_vocabulary * v, int32_t id, const int
 
 static bool is_candidate(const struct qt_vocabulary * v, int32_t id, const uint8_t * is_added) {
     const struct text * t = &v->tokens[id];
-    return t->n > 1 && t->data[0] == '#' && !is_added[id] && find(v, *t, (struct text) { NULL, 0 }) == id;
+    return t->n > 1 && t->n <= MOST_DERIVED && t->data[0] == '#' && !is_added[id] && find(v, *t, (struct text) { NULL, 0 }) == id;
 }
 
 /* In the order of ids; merges of the file that make a `#` token say that it is not missing. */
@@ -338,10 +345,11 @@ enum qt_status vocabulary_new(const struct qt_value * tokens, const struct qt_va
     if (v) {
         v->n_tokens = tokens->n;
         v->n_slots = slots_for(tokens->n);
+        v->memory = malloc((size_t) tokens->n_bytes + 1);
         v->tokens = malloc(((size_t) tokens->n + 1) * sizeof *v->tokens);
         v->ids = malloc(v->n_slots * sizeof *v->ids);
     }
-    if (!v || !product || !v->tokens || !v->ids) {
+    if (!v || !product || !v->memory || !v->tokens || !v->ids) {
         status = QT_FAIL(QT_STATUS_OOM, "no memory for %lld tokens and %lld merges", (long long) tokens->n, (long long) merges->n);
     }
     status = status == QT_STATUS_OK ? read_tokens(v, tokens) : status;
@@ -358,6 +366,7 @@ enum qt_status vocabulary_new(const struct qt_value * tokens, const struct qt_va
 
 void vocabulary_free(struct qt_vocabulary * v) {
     if (v) {
+        free(v->memory);
         free(v->tokens);
         free(v->ids);
         free(v->merges);

@@ -7,12 +7,12 @@
 
 struct qt_vocabulary;
 
-/* tokens and merges are arrays of strings as qt_file_value gives them; tokens must outlive the vocabulary. is_added [tokens->n]: tokens that no merge makes. */
+/* tokens and merges are arrays of strings as qt_file_value gives them, read only here. is_added [tokens->n]: tokens that no merge makes. */
 enum qt_status vocabulary_new(const struct qt_value * tokens, const struct qt_value * merges, const uint8_t * is_added, struct qt_vocabulary ** vocabulary);
 void vocabulary_free(struct qt_vocabulary * vocabulary); /* NULL is legal */
 /* The id of the token of these bytes; -1: none. Of equal tokens the last one's. */
 int64_t vocabulary_find(const struct qt_vocabulary * vocabulary, const char * text, int64_t n_bytes);
-/* The n_bytes of a token, in the caller's tokens; NULL out of range. */
+/* The n_bytes of a token, which live as long as the vocabulary; NULL out of range. */
 const char * vocabulary_token(const struct qt_vocabulary * vocabulary, int64_t id, int64_t * n_bytes);
 /* Merges that begin with # and were made from the tokens. */
 int64_t vocabulary_n_derived(const struct qt_vocabulary * vocabulary);

@@ -201,7 +201,7 @@ QT_API enum qt_status qt_file_tensor_read(const struct qt_file * file, int64_t i
 
 /* --- vocabulary: byte-level BPE of one word; words are the caller's to cut, their bytes as printable characters --- */
 
-/* tokens and merges are qt_file_value's tokenizer.ggml.tokens and .merges, or arrays of the same form; tokens->data must outlive the vocabulary. is_added
+/* tokens and merges are qt_file_value's tokenizer.ggml.tokens and .merges, or arrays of the same form, and read here only. is_added
  * [n_tokens]: 1 for tokens that no merge makes. Merges that begin with # and are missing, as in published files, are made from the tokens. Refuses merges
  * of what is no token. Any number of threads may use one vocabulary. */
 QT_API enum qt_status qt_vocabulary_new(const struct qt_value * tokens, const struct qt_value * merges, const uint8_t * is_added, int64_t n_tokens,
@@ -210,7 +210,7 @@ QT_API void qt_vocabulary_free(struct qt_vocabulary * vocabulary);
 QT_API int64_t qt_vocabulary_n_derived(const struct qt_vocabulary * vocabulary); /* merges made from the tokens; 0 for NULL */
 /* The id of the token of these n_bytes, of equal ones the last; -1: none, or NULL. */
 QT_API int64_t qt_vocabulary_find(const struct qt_vocabulary * vocabulary, const char * text, int64_t n_bytes);
-/* The n_bytes of a token, not ended by a zero; they live in tokens->data. NULL out of range. */
+/* The n_bytes of a token, not ended by a zero; they live as long as the vocabulary. NULL out of range. */
 QT_API const char * qt_vocabulary_token(const struct qt_vocabulary * vocabulary, int64_t id, int64_t * n_bytes);
 /* The ids of a word; ids has room for n_bytes, *n_ids says how many there are. Characters that are no token are left out. */
 QT_API enum qt_status qt_vocabulary_encode(const struct qt_vocabulary * vocabulary, const char * word, int64_t n_bytes, int32_t * ids, int64_t * n_ids);

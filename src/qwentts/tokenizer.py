@@ -67,8 +67,9 @@ class Tokenizer:
     """Text to the official token ids."""
 
     def __init__(self, tokens: list[str], types: np.ndarray, merges: list[str], *, path: str = "vocabulary") -> None:
-        self._keep = [packed_strings(tokens), packed_strings(merges)]
-        self._build(self._keep[0][0], types, self._keep[1][0], path)
+        (token_strings, _), (merge_strings, _) = keep = packed_strings(tokens), packed_strings(merges)
+        self._build(token_strings, types, merge_strings, path)
+        del keep  # not before
 
     def _build(self, tokens: Any, types: np.ndarray, merges: Any, path: str) -> None:
         import tokenizers  # here, because the command line's help does not need it
@@ -106,9 +107,8 @@ class Tokenizer:
                 f" {tokens.n} tokens"
             )
         tokenizer = cls.__new__(cls)
-        tokenizer._keep = [file]
         tokenizer._build(tokens, types, merges, file.path)
-        file.rest()  # 7 MB of tokens and merges, of which a text needs few again
+        file.rest()  # 7 MB of tokens and merges
         return tokenizer
 
     @property

@@ -272,7 +272,8 @@ static void file_entries(void) {
 
 /* Arrays of strings as files hold them: a length of eight bytes, then the bytes. */
 static void vocabulary_entries(void) {
-    static const char three[] = "\1\0\0\0\0\0\0\0a\1\0\0\0\0\0\0\0b\2\0\0\0\0\0\0\0ab", one[] = "\3\0\0\0\0\0\0\0a b";
+    char three[] = "\1\0\0\0\0\0\0\0a\1\0\0\0\0\0\0\0b\2\0\0\0\0\0\0\0ab";
+    static const char one[] = "\3\0\0\0\0\0\0\0a b";
     static const uint8_t is_added[3] = { 0, 0, 0 };
     struct qt_value tokens = { 8, true, 3, three, sizeof three - 1 }, merges = { 8, true, 1, one, sizeof one - 1 };
     struct qt_vocabulary * vocabulary = (struct qt_vocabulary *) &failures;
@@ -290,7 +291,9 @@ static void vocabulary_entries(void) {
     merges.type = 8;
     check(qt_vocabulary_new(&tokens, &merges, is_added, 3, &vocabulary) == QT_STATUS_OK && vocabulary, "a small vocabulary");
     check(qt_vocabulary_find(vocabulary, "ab", 2) == 2 && qt_vocabulary_find(vocabulary, "ba", 2) == -1, "tokens are found");
-    check(qt_vocabulary_token(vocabulary, 2, &n) == three + 26 && n == 2 && !qt_vocabulary_token(vocabulary, 3, &n) && n == 0, "tokens by id");
+    memset(three, 0, sizeof three); /* a vocabulary keeps nothing of the caller's */
+    const char * token = qt_vocabulary_token(vocabulary, 2, &n);
+    check(token && n == 2 && memcmp(token, "ab", 2) == 0 && !qt_vocabulary_token(vocabulary, 3, &n) && n == 0, "tokens by id");
     check(qt_vocabulary_n_derived(vocabulary) == 0 && qt_vocabulary_n_derived(NULL) == 0, "no merge is missing");
     check(qt_vocabulary_encode(vocabulary, "bab?", 4, ids, &n) == QT_STATUS_OK && n == 2 && ids[0] == 1 && ids[1] == 2, "a word");
     refused("qt_vocabulary_encode NULL", qt_vocabulary_encode(NULL, "a", 1, ids, &n), QT_STATUS_INVALID_PARAMS, "vocabulary", "NULL", NULL, NULL);
