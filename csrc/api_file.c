@@ -1,6 +1,5 @@
 /* api_file.c - file entries of qwentts.h: check the arguments and the index, then answer from the mapping. */
 #include "file.h"
-#include "weights_copy.h"
 
 enum qt_status qt_file_open(const char * path, struct qt_file ** file) {
     QT_REQUIRE(file);
@@ -11,14 +10,6 @@ enum qt_status qt_file_open(const char * path, struct qt_file ** file) {
 
 void qt_file_free(struct qt_file * file) {
     file_free(file);
-}
-
-void qt_file_rest(const struct qt_file * file) {
-    if (file) {
-        size_t n_bytes;
-        const void * mapping = gguf_get_mapping(file->gguf, &n_bytes);
-        weights_drop_pages(mapping, n_bytes);
-    }
 }
 
 int64_t qt_file_n_keys(const struct qt_file * file) {

@@ -25,7 +25,7 @@ struct merge {
 };
 
 struct qt_vocabulary {
-    char * memory; /* the file's strings of tokens, copied: a file may be cut while texts are still encoded */
+    char * memory; /* the strings of the tokens, so that the file and its merges need not stay */
     struct text * tokens; /* in memory */
     int64_t n_tokens;
     int32_t * ids; /* hash table of n_slots, -1 free */

@@ -188,8 +188,6 @@ QT_API const char * qt_speaker_name(const struct qt_context * ctx, int index);  
 /* Map a GGUF file and check its header, metadata and tensor table. */
 QT_API enum qt_status qt_file_open(const char * path, struct qt_file ** file);
 QT_API void qt_file_free(struct qt_file * file);
-/* Take what was read of the file out of this process's memory; what is read again comes back from the system's cache. NULL is legal. */
-QT_API void qt_file_rest(const struct qt_file * file);
 QT_API int64_t qt_file_n_keys(const struct qt_file * file);
 QT_API const char * qt_file_key(const struct qt_file * file, int64_t index); /* NULL out of range */
 QT_API enum qt_status qt_file_value(const struct qt_file * file, const char * key, struct qt_value * value);

@@ -82,10 +82,6 @@ class ModelFile:
             self.require(key, list)
         return value
 
-    def rest(self) -> None:
-        """Give the memory of what was read back; it is read again when needed."""
-        lib.qt_file_rest(self._handle)
-
     def encoded_keys(self) -> list[tuple[str, bytes]]:
         """(key, type number and value as the file has them) of all metadata in file order; odd bytes in a key become surrogates."""
         value, items = ffi.new("struct qt_value *"), []

@@ -108,7 +108,6 @@ class Tokenizer:
             )
         tokenizer = cls.__new__(cls)
         tokenizer._build(tokens, types, merges, file.path)
-        file.rest()  # 7 MB of tokens and merges
         return tokenizer
 
     @property
