@@ -17,6 +17,19 @@ static inline void words_move(const int way, uint8_t * packed, uint8_t * row, in
     }
 }
 
+/* The fifth bits of a row: bit s of of_block[l] for sub-block s, halves of four sub-blocks apart in the group. */
+static inline void fifth_bits_move(const int way, uint8_t (*high)[4][PACKED_ROWS][4], int lane, uint8_t * of_block) {
+    const uint32_t low = 0x0f0f0f0fu, top = 0xf0f0f0f0u;
+    for (int i = 0; i < 4; i++) {
+        uint32_t a, b; /* words i and i + 4, or the halves of both */
+        memcpy(&a, way == PACK ? of_block + 4 * i : high[0][i][lane], 4);
+        memcpy(&b, way == PACK ? of_block + 4 * (i + 4) : high[1][i][lane], 4);
+        const uint32_t first = (a & low) | (b & low) << 4, second = (a >> 4 & low) | (b & top);
+        memcpy(way == PACK ? high[0][i][lane] : of_block + 4 * i, &first, 4);
+        memcpy(way == PACK ? high[1][i][lane] : of_block + 4 * (i + 4), &second, 4);
+    }
+}
+
 static inline void f16_move(const int way, uint16_t * packed, uint16_t * of_block) { *(way == PACK ? packed : of_block) = *(way == PACK ? of_block : packed); }
 
 /* Eight 6-bit scales and mins: the reverse of k_scale and k_min. */
@@ -62,7 +75,7 @@ static inline void block_move(const int way, enum ggml_type type, void * group, 
             struct packed_q5_K * p = (struct packed_q5_K *) group + i;
             struct block_q5_K * b = (struct block_q5_K *) row + i;
             words_move(way, p->q[0][0][lane], b->qs, 32, 0);
-            words_move(way, p->high[0][lane], b->qh, 8, 0);
+            fifth_bits_move(way, p->high, lane, b->qh);
             scales_move(way, p->scale, p->min, lane, b->scales);
             f16_move(way, &p->d[lane], &b->d);
             f16_move(way, &p->dmin[lane], &b->dmin);

@@ -20,9 +20,9 @@ struct packed_q4_K { /* 256 k; sub-blocks 2i and 2i + 1 are the low and high nib
     uint16_t d[PACKED_ROWS], dmin[PACKED_ROWS]; /* f16 */
 };
 
-struct packed_q5_K { /* as q4_K, bit s of high: the fifth bit of sub-block s */
+struct packed_q5_K { /* as q4_K; bit u of high[half][i]: the fifth bit of sub-block 4 half + u in word i, bit 4 + u: in word i + 4 */
     uint8_t q[4][8][PACKED_ROWS][4];
-    uint8_t high[8][PACKED_ROWS][4];
+    uint8_t high[2][4][PACKED_ROWS][4];
     uint8_t scale[8][PACKED_ROWS], min[8][PACKED_ROWS];
     uint16_t d[PACKED_ROWS], dmin[PACKED_ROWS]; /* f16 */
 };

@@ -75,9 +75,10 @@ static void column_round(enum ggml_type type, const float * x, const struct pack
     }
 }
 
-/* Adds unit u of a block, unit at of the columns. */
-LANES_INLINE void unit_times(const enum ggml_type type, const int n_cols, const char * block, struct packed_d d, const int u, int64_t at,
-                              const struct packed_columns * x, lane_floats * acc) {
+/* Adds unit u of half a block, unit at of the columns. */
+LANES_INLINE void unit_times(const enum ggml_type type, const int n_cols, const char * block, struct packed_d d, int half, const int u, int64_t at,
+                             const struct packed_columns * x, lane_floats * acc) {
+    const int unit = half * units_of_half(type) + u;
     const int n_sums = type == GGML_TYPE_Q6_K ? 2 : 1, words = UNIT_WORDS / n_sums;
 #pragma GCC unroll 2
     for (int h = 0; h < n_sums; h++) {
@@ -88,20 +89,20 @@ LANES_INLINE void unit_times(const enum ggml_type type, const int n_cols, const 
         }
 #pragma GCC unroll 8
         for (int j = h * words; j < (h + 1) * words; j++) {
-            lane_words w = packed_word(type, block, u, j);
+            lane_words w = packed_word(type, block, half, u, j);
 #pragma GCC unroll 8
             for (int c = 0; c < n_cols; c++) {
                 sum[c] = lanes_dot(sum[c], w, x->q + (at * x->tile + c) * UNIT_K + 4 * j);
             }
         }
-        const lane_floats scale = packed_scale(type, block, d, u, h);
+        const lane_floats scale = packed_scale(type, block, d, unit, h);
 #pragma GCC unroll 8
         for (int c = 0; c < n_cols; c++) {
             acc[c] = lanes_fma(lanes_float(sum[c]), lanes_mul(scale, lanes_set1(x->d[at * x->n + c])), acc[c]);
         }
     }
     if (has_min(type)) {
-        const lane_floats min = packed_min(type, block, d, u);
+        const lane_floats min = packed_min(type, block, d, unit);
 #pragma GCC unroll 8
         for (int c = 0; c < n_cols; c++) {
             acc[c] = lanes_fma(min, lanes_set1(x->less[at * x->n + c]), acc[c]);
@@ -113,7 +114,9 @@ LANES_INLINE void unit_times(const enum ggml_type type, const int n_cols, const 
 LANES_INLINE void groups_times(const enum ggml_type type, const int n_cols, const int n_streams, const struct packed_job * job, int64_t first, int64_t n,
                                 int64_t n0) {
     const size_t block_bytes = packed_block_bytes(type), group_bytes = packed_group_bytes(type, job->K), stream_bytes = group_bytes * (size_t) n;
-    const int n_units = units_of(type);
+    int n_halves = halves_of(type);
+    __asm__("" : "+r"(n_halves)); /* not known to the compiler: unrolled, both halves are 250 KB of code and minutes of a sanitizer build */
+    const int n_units = halves_of(type) * units_of_half(type);
     struct packed_columns x = job->x;
     x.q = packed_column(&x, n0);
     x.d += n0;
@@ -135,15 +138,19 @@ LANES_INLINE void groups_times(const enum ggml_type type, const int n_cols, cons
             for (int s = 0; s < n_streams; s++) {
                 d[s] = packed_d_of(type, block + stream_bytes * (size_t) s);
             }
+#pragma GCC unroll 1
+            for (int half = 0; half < n_halves; half++) {
+#pragma GCC unroll 4
+                for (int u = 0; u < units_of_half(type); u++) {
+                    if (type == GGML_TYPE_Q8_0 && u == 1 && at + 1 == x.n_units) {
+                        break;
+                    }
+                    const int unit = half * units_of_half(type) + u;
 #pragma GCC unroll 8
-            for (int u = 0; u < n_units; u++) {
-                if (type == GGML_TYPE_Q8_0 && u == 1 && at + 1 == x.n_units) {
-                    break;
-                }
-#pragma GCC unroll 8
-                for (int s = 0; s < n_streams; s++) {
-                    packed_prefetch_scales(type, block + stream_bytes * (size_t) s, u);
-                    unit_times(type, n_cols, block + stream_bytes * (size_t) s, d[s], u, at + u, &x, acc[s]);
+                    for (int s = 0; s < n_streams; s++) {
+                        packed_prefetch_scales(type, block + stream_bytes * (size_t) s, unit);
+                        unit_times(type, n_cols, block + stream_bytes * (size_t) s, d[s], half, u, at + unit, &x, acc[s]);
+                    }
                 }
             }
         }

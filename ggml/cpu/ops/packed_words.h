@@ -9,7 +9,9 @@
 #define UNIT_WORDS 8
 #define PACKED_PREFETCH_BYTES 1024 /* ahead in the same stream; what is fetched past its end is wasted, and streams are short */
 
-LANES_INLINE int units_of(const enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 2 : 8; }
+/* A block is one half of two units or two of four: units have constant numbers u within a half, halves take turns in one piece of code. */
+LANES_INLINE int halves_of(const enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 1 : 2; }
+LANES_INLINE int units_of_half(const enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 2 : 4; }
 
 LANES_INLINE bool has_min(const enum ggml_type type) { return type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q5_K; }
 
@@ -37,26 +39,25 @@ LANES_INLINE lane_words packed_load(const void * at, const bool fetch) {
 }
 
 /* Word j of unit u. */
-LANES_INLINE lane_words packed_word(const enum ggml_type type, const void * block, const int u, const int j) {
+LANES_INLINE lane_words packed_word(const enum ggml_type type, const void * block, int half, const int u, const int j) {
     switch (type) {
         case GGML_TYPE_Q8_0: return BYTES(packed_load(((const struct packed_q8_0 *) block)->q[u][j], true));
-        case GGML_TYPE_Q4_K: return lanes_nibble(packed_load(((const struct packed_q4_K *) block)->q[u / 2][j], u % 2 == j % 2), u % 2);
+        case GGML_TYPE_Q4_K: return lanes_nibble(packed_load(((const struct packed_q4_K *) block)->q[2 * half + u / 2][j], u % 2 == j % 2), u % 2);
         case GGML_TYPE_Q5_K: {
             const struct packed_q5_K * p = block;
-            lane_words q = lanes_nibble(packed_load(p->q[u / 2][j], u % 2 == j % 2), u % 2);
-            return lanes_bits(packed_load(p->high[j], u == j), 4 - u, 16, q);
+            lane_words q = lanes_nibble(packed_load(p->q[2 * half + u / 2][j], u % 2 == j % 2), u % 2);
+            return lanes_bits(packed_load(p->high[half][j % 4], u == j), j < 4 ? 4 - u : -u, 16, q);
         }
         default: {
             const struct packed_q6_K * p = block;
-            const int half = u / 4, g = u % 4;
-            lane_words q = lanes_nibble(packed_load(p->low[half][g % 2][j], g / 2 == j % 2), g >= 2);
-            return lanes_bits(packed_load(p->high[half][j], g == j / 2), 4 - 2 * g, 48, q);
+            lane_words q = lanes_nibble(packed_load(p->low[half][u % 2][j], u / 2 == j % 2), u >= 2);
+            return lanes_bits(packed_load(p->high[half][j], u == j / 2), 4 - 2 * u, 48, q);
         }
     }
 }
 
-/* Unit u's part of the vectors that are no words, up to five a block. */
-LANES_INLINE void packed_prefetch_scales(const enum ggml_type type, const void * block, const int u) {
+/* Unit u's part of the vectors that are no words, up to five a block. u: of the block. */
+LANES_INLINE void packed_prefetch_scales(const enum ggml_type type, const void * block, int u) {
     const char * scales = type == GGML_TYPE_Q8_0 ? (const char *) ((const struct packed_q8_0 *) block)->d :
                           type == GGML_TYPE_Q4_K ? (const char *) ((const struct packed_q4_K *) block)->scale :
                           type == GGML_TYPE_Q5_K ? (const char *) ((const struct packed_q5_K *) block)->scale : (const char *) ((const struct packed_q6_K *) block)->scale;
@@ -77,8 +78,8 @@ LANES_INLINE struct packed_d packed_d_of(const enum ggml_type type, const void *
     }
 }
 
-/* Of half h of unit u; only Q6_K's halves differ. */
-LANES_INLINE lane_floats packed_scale(const enum ggml_type type, const void * block, struct packed_d d, const int u, const int h) {
+/* Of the first or second 16 k (h) of the block's unit u; only Q6_K's differ. */
+LANES_INLINE lane_floats packed_scale(const enum ggml_type type, const void * block, struct packed_d d, int u, const int h) {
     switch (type) {
         case GGML_TYPE_Q8_0: return lanes_f16(((const struct packed_q8_0 *) block)->d[u]);
         case GGML_TYPE_Q4_K: return lanes_mul(d.d, lanes_u8(((const struct packed_q4_K *) block)->scale[u]));
@@ -87,7 +88,7 @@ LANES_INLINE lane_floats packed_scale(const enum ggml_type type, const void * bl
     }
 }
 
-LANES_INLINE lane_floats packed_min(const enum ggml_type type, const void * block, struct packed_d d, const int u) {
+LANES_INLINE lane_floats packed_min(const enum ggml_type type, const void * block, struct packed_d d, int u) {
     return lanes_mul(d.dmin, lanes_u8(type == GGML_TYPE_Q4_K ? ((const struct packed_q4_K *) block)->min[u] : ((const struct packed_q5_K *) block)->min[u]));
 }
 
