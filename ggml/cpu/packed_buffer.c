@@ -1,16 +1,7 @@
 /* packed_buffer.c - a buffer type whose tensors are matrices in the order of packed.h. Rows are packed as they are set and unpacked as they are read
  * back, so to everybody but mul_packed.c they are ordinary quantized tensors. */
 #include "graph_run.h"
-#include "memory.h"
 #include "packed.h"
-
-#include <string.h>
-
-static void buffer_free(ggml_backend_buffer_t buffer) { cpu_memory_free(buffer->context, buffer->size); }
-
-static void * buffer_get_base(ggml_backend_buffer_t buffer) { return buffer->context; }
-
-static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) { memset(buffer->context, value, buffer->size); }
 
 /* What is set and read are whole rows. */
 static void rows_of(const struct ggml_tensor * tensor, size_t offset, size_t size, int64_t * first, int64_t * n) {
@@ -42,23 +33,20 @@ static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor * ten
     GGML_ABORT("%s: bytes of a packed matrix cannot be set", ggml_get_name(tensor));
 }
 
-static const struct ggml_backend_buffer_i buffer_iface = {
-    .free_buffer = buffer_free,
-    .get_base = buffer_get_base,
-    .memset_tensor = buffer_memset,
-    .set_tensor = buffer_set,
-    .get_tensor = buffer_get,
-    .clear = buffer_clear,
-};
-
 static const char * buft_name(ggml_backend_buffer_type_t buft) {
     GGML_UNUSED(buft);
     return "CPU_PACKED";
 }
 
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    void * memory = cpu_memory_new(size);
-    return memory ? ggml_backend_buffer_init(buft, buffer_iface, memory, size) : NULL;
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size); /* but for what goes in and out */
+    if (buffer) {
+        buffer->buft = buft;
+        buffer->iface.set_tensor = buffer_set;
+        buffer->iface.get_tensor = buffer_get;
+        buffer->iface.memset_tensor = buffer_memset;
+    }
+    return buffer;
 }
 
 static size_t buft_alignment(ggml_backend_buffer_type_t buft) {

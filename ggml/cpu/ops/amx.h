@@ -49,6 +49,7 @@ static inline void amx_begin(void) {
         config.row_bytes[i] = 64;
         config.rows[i] = AMX_ROWS;
     }
+    __asm__ volatile("" : : "r"(&config) : "memory"); /* the intrinsic says that it reads eight bytes: the others must be there too */
     _tile_loadconfig(&config);
 }
 
