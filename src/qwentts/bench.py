@@ -102,7 +102,7 @@ def frame_ms_behind(tts: TTS, n_rows: int, say: dict[str, Any]) -> float:
     request = Request(tts, text=TEXT, max_new_tokens=BEHIND_FRAMES, **{**_UNSET, **say})
     with tts._session(request) as session:
         session.reset()
-        loop = PieceRun(request, session, TEXT, SEED, 0).loop()
+        loop = PieceRun(request, session, TEXT, SEED, 0, np.empty(0, np.float32)).loop()
         loop.rows = np.resize(loop.rows, (n_rows, loop.rows.shape[1]))
         loop.limits = Limits(BEHIND_FRAMES, guard=False)
         return statistics.median(_gaps_ms([perf_counter() for _ in loop]))

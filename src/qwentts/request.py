@@ -1,8 +1,8 @@
 """One call to speak: its options, checked, and the speaking of its pieces as a series of chunks.
 
 options -> Request;  Request.chunks(session): pieces of text -> prompt rows -> frame loop -> codec stream -> Chunk, Chunk, ...
-The codec decodes 1, 2, 4, then always 8 frames at a time, and at the end what is left: the same pushes whether the caller streams or
-not, so the same bytes.
+The codec decodes 8 frames at a time, and at the end what is left; for a caller who streams it begins with 1, 2 and 4. Fused attention gives
+the same samples however frames are split, bit for bit; without it every caller's pushes begin with 1, 2 and 4.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ class Request(Call):
         cancel: threading.Event | None,
         progress: Callable[[int], None] | None,
         tap: Tap | None = None,
+        streams: bool = True,
         **sampling: float | None,
     ) -> None:
         if cancel is not None and not callable(getattr(cancel, "is_set", None)):
@@ -127,6 +128,7 @@ class Request(Call):
         self.instruct_ids = tts.tokenizer.encode(prompts.instruction(instruct)) if instruct else []
         self.streaming_text, self.max_new_tokens, self.guard = streaming_text, max_new_tokens, repetition_guard
         self.progress, self.tap = progress, tap
+        self.first_frames = FIRST_FRAMES if streams or not tts.flash_attention else MOST_FRAMES
         self.pieces = sentences(text) if self._splits(split) else [text]
 
     def _splits(self, split: str | None) -> bool:
@@ -162,20 +164,16 @@ class Request(Call):
         self._tail = (np.empty((0, self.tts.facts.n_code_groups), np.int32), np.empty(0, np.float32))
         for i, text in enumerate(self.pieces):
             session.reset()
-            run = PieceRun(self, session, text, (self.seed + i) % (1 << 64), n_frames)
+            gap = silence(PIECE_SILENCE_S if i else 0, rate)
+            run = PieceRun(self, session, text, (self.seed + i) % (1 << 64), n_frames, gap)
             self._runs.append(run)
-            start, n_samples = at, 0
             for codes, samples in run:
-                n_samples += samples.size
-                if i and start == at:
-                    gap = silence(PIECE_SILENCE_S, rate)
-                    samples, start = np.concatenate([gap, samples]), at + gap.size
                 yield Chunk(samples, rate, codes, self.seed, i)
             self._tail = run.tail
-            n_samples += run.tail[1].size
             n_frames += run.n_frames
-            self._done.append(Piece(text, run.seed, run.finish_reason, start, n_samples, run.n_frames))
-            at = start + n_samples
+            start = at + gap.size if run.n_samples else at
+            self._done.append(Piece(text, run.seed, run.finish_reason, start, run.n_samples, run.n_frames))
+            at = start + run.n_samples
             if run.finish_reason == CANCELLED:
                 return
             if i + 1 < len(self.pieces) and run.tail[1].size:
@@ -210,19 +208,20 @@ class Request(Call):
 
 
 class PieceRun:
-    """One piece, spoken by a fresh session: iterates over (codes [n, G], samples [n * hop]) of whole pushes.
+    """One piece, spoken by a fresh session: iterates over (codes [n, G], samples [n * hop]) of whole pushes, the first behind the gap.
 
-    Afterwards: tail (what did not fill a push), finish_reason, n_frames, max_frames, timings, peak, first_audio, reused.
+    Afterwards: tail (what did not fill a push), finish_reason, n_frames, n_samples (the gap left out), max_frames, timings, peak,
+    first_audio, reused.
     """
 
-    def __init__(self, request: Request, session: Session, text: str, seed: int, frames_before: int) -> None:
+    def __init__(self, request: Request, session: Session, text: str, seed: int, frames_before: int, gap: np.ndarray) -> None:
         self.request, self.session, self.text, self.seed = request, session, text, seed
         self.timings: dict[str, float] = {"prime": 0.0, "codec": 0.0}
         self.reused: bool | None = None
         self.first_audio: float | None = None
-        self.peak, self.n_frames, self.max_frames = 0.0, 0, 0
+        self.peak, self.n_frames, self.n_samples, self.max_frames = 0.0, 0, 0, 0
         self.finish_reason = CANCELLED
-        self._frames_before = frames_before
+        self._frames_before, self._gap = frames_before, gap
         facts = request.tts.facts
         self.tail = (np.empty((0, facts.n_code_groups), np.int32), np.empty(0, np.float32))
 
@@ -232,7 +231,7 @@ class PieceRun:
         try:
             loop = self.loop()
             self._prime()
-            size = FIRST_FRAMES
+            size = self.request.first_frames
             for codes in loop:
                 waiting.append(codes)
                 self.n_frames += 1
@@ -290,10 +289,12 @@ class PieceRun:
         samples = interruptible(self.session, lambda: self.session.stream_push(codes), self.request.stop)
         now = perf_counter()
         self.timings["codec"] += now - start
-        if self.first_audio is None:
-            self.first_audio = now
         self.peak = max(self.peak, float(np.abs(samples).max()))
-        return samples
+        self.n_samples += samples.size
+        if self.first_audio is not None:
+            return samples
+        self.first_audio = now
+        return np.concatenate([self._gap, samples])
 
 
 def _check_text(name: str, text: str, *, may_be_blank: bool = False) -> None:

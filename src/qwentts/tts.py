@@ -91,7 +91,7 @@ class TTS:
         finally:
             reading.join()
         self.info = read_talker_info(self._engine.file(TALKER))
-        self.facts = self._engine.facts
+        self.facts, self.flash_attention = self._engine.facts, bool(flash_attention)
         self.tokenizer = reading.result()
         trim_memory()  # what the vocabulary was made from: 18 MB of 40
         self._idle: list[Session] = [self._engine.session()]
@@ -150,7 +150,7 @@ class TTS:
         within a frame. progress is called with the number of frames so far, tap with every named stage (slow).
         """
         options = {name: value for name, value in locals().items() if name != "self"}
-        return collect(self._chunks(Request(self, **options)))
+        return collect(self._chunks(Request(self, **options, streams=False)))
 
     def stream(
         self,

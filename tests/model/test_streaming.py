@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwentts import TTS, ModeError, ParameterError, Voice, prompt
+from qwentts.engine import Session
 
 TEXT = "Hello world, this is a tiny test."
 GIVEN = {"custom_voice": {"speaker": "ada"}, "voice_design": {"instruct": "A calm voice, slowly."}, "base": {}}
@@ -58,6 +59,19 @@ def test_the_chunks_are_the_speech_byte_for_byte_whatever_its_length(voices, mod
     assert sum(sizes) == n and sizes[:-1] == [1, 2, 4, 8, 8, 8, 8, 8, 8, 8][: len(sizes) - 1] and sizes[-1] < 8
 
 
+@pytest.mark.parametrize(("flash_attention", "buffered"), [(True, [8, 8, 8, 5]), (False, [1, 2, 4, 8, 8, 6])])
+def test_who_waits_for_all_need_not_push_in_small_steps(monkeypatch, flash_attention, buffered):
+    """Without fused attention samples depend on the split in their last bits, so both kinds of caller then push the same."""
+    pushes, push = [], Session.stream_push
+    monkeypatch.setattr(Session, "stream_push", lambda self, codes: pushes.append(len(codes)) or push(self, codes))
+    with TTS(*tiny_files("voice_design"), threads=2, flash_attention=flash_attention) as tts:
+        speech = tts.synthesize(TEXT, **options("voice_design", max_new_tokens=29))
+        assert pushes == buffered
+        pushes.clear()
+        equal(list(tts.stream(TEXT, **options("voice_design", max_new_tokens=29))), speech)
+        assert pushes == [1, 2, 4, 8, 8, 6]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_speech_is_the_one_pass_decode_of_its_codes(voices, mode):
     speech = voices[mode].synthesize(TEXT, **options(mode))
@@ -82,8 +96,9 @@ def test_any_split_of_the_frames_gives_the_one_pass_decode(voices, data):
     session.close()
 
 
-def test_split_text_streams_piece_by_piece_with_its_pauses(voices):
-    given_ = options("custom_voice", split="sentences", max_new_tokens=20)
+@pytest.mark.parametrize("n", [3, 20])
+def test_split_text_streams_piece_by_piece_with_its_pauses(voices, n):
+    given_ = options("custom_voice", split="sentences", max_new_tokens=n)
     text = "One. Two? Three!"
     chunks = list(voices["custom_voice"].stream(text, **given_))
     equal(chunks, voices["custom_voice"].synthesize(text, **given_))
