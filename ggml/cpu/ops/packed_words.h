@@ -7,7 +7,6 @@
 
 #define UNIT_K 32
 #define UNIT_WORDS 8
-#define PACKED_PREFETCH_BYTES 1024 /* ahead in the same stream; what is fetched past its end is wasted, and streams are short */
 
 /* A block is one half of two units or two of four: units have constant numbers u within a half, halves take turns in one piece of code. */
 LANES_INLINE int halves_of(const enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 1 : 2; }
@@ -27,13 +26,18 @@ LANES_INLINE bool has_min(const enum ggml_type type) { return type == GGML_TYPE_
 /* What is taken off the values of words: as many times the sum of the activations. */
 static inline int packed_offset(enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? BYTE_OFFSET : type == GGML_TYPE_Q6_K ? 32 : 0; }
 
-LANES_INLINE void packed_prefetch(const void * at) { __builtin_prefetch((const void *) ((uintptr_t) at + PACKED_PREFETCH_BYTES), 0, 3); }
+/* How far ahead in the same stream (docs/performance.md); what is fetched past its end is wasted, and streams are short. */
+LANES_INLINE int bytes_ahead(const enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 1024 : 3072; }
+
+LANES_INLINE void packed_prefetch(const enum ggml_type type, const void * at) {
+    __builtin_prefetch((const void *) ((uintptr_t) at + (uintptr_t) bytes_ahead(type)), 0, 3);
+}
 
 /* A vector of the block, whose successor in the stream is fetched too. A vector is read by two units or more: each fetches a part, since a memory that is
  * asked in bursts idles between them. */
-LANES_INLINE lane_words packed_load(const void * at, const bool fetch) {
+LANES_INLINE lane_words packed_load(const enum ggml_type type, const void * at, const bool fetch) {
     if (fetch) {
-        packed_prefetch(at);
+        packed_prefetch(type, at);
     }
     return lanes_load(at);
 }
@@ -41,17 +45,17 @@ LANES_INLINE lane_words packed_load(const void * at, const bool fetch) {
 /* Word j of unit u. */
 LANES_INLINE lane_words packed_word(const enum ggml_type type, const void * block, int half, const int u, const int j) {
     switch (type) {
-        case GGML_TYPE_Q8_0: return BYTES(packed_load(((const struct packed_q8_0 *) block)->q[u][j], true));
-        case GGML_TYPE_Q4_K: return lanes_nibble(packed_load(((const struct packed_q4_K *) block)->q[2 * half + u / 2][j], u % 2 == j % 2), u % 2);
+        case GGML_TYPE_Q8_0: return BYTES(packed_load(type, ((const struct packed_q8_0 *) block)->q[u][j], true));
+        case GGML_TYPE_Q4_K: return lanes_nibble(packed_load(type, ((const struct packed_q4_K *) block)->q[2 * half + u / 2][j], u % 2 == j / 4), u % 2);
         case GGML_TYPE_Q5_K: {
             const struct packed_q5_K * p = block;
-            lane_words q = lanes_nibble(packed_load(p->q[2 * half + u / 2][j], u % 2 == j % 2), u % 2);
-            return lanes_bits(packed_load(p->high[half][j % 4], u == j), j < 4 ? 4 - u : -u, 16, q);
+            lane_words q = lanes_nibble(packed_load(type, p->q[2 * half + u / 2][j], u % 2 == j / 4), u % 2);
+            return lanes_bits(packed_load(type, p->high[half][j % 4], u == j), j < 4 ? 4 - u : -u, 16, q);
         }
         default: {
             const struct packed_q6_K * p = block;
-            lane_words q = lanes_nibble(packed_load(p->low[half][u % 2][j], u / 2 == j % 2), u >= 2);
-            return lanes_bits(packed_load(p->high[half][j], u == j / 2), 4 - 2 * u, 48, q);
+            lane_words q = lanes_nibble(packed_load(type, p->low[half][u % 2][j], u / 2 == j / 4), u >= 2);
+            return lanes_bits(packed_load(type, p->high[half][j], u == j / 2), 4 - 2 * u, 48, q);
         }
     }
 }
@@ -62,7 +66,7 @@ LANES_INLINE void packed_prefetch_scales(const enum ggml_type type, const void *
                           type == GGML_TYPE_Q4_K ? (const char *) ((const struct packed_q4_K *) block)->scale :
                           type == GGML_TYPE_Q5_K ? (const char *) ((const struct packed_q5_K *) block)->scale : (const char *) ((const struct packed_q6_K *) block)->scale;
     if (scales + 64 * u < (const char *) block + packed_block_bytes(type)) {
-        packed_prefetch(scales + 64 * u);
+        packed_prefetch(type, scales + 64 * u);
     }
 }
 
