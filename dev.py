@@ -100,6 +100,8 @@ def c_tests(folder: Path, tiers: list[str], *launcher: str | Path, env: dict[str
     files = {name: next((TINY / name).glob("*.gguf")) for name in {*PAIRS, *PAIRS.values()}}
     for talker, codec in PAIRS.items():
         run(*launcher, binaries / "session_run", files[talker], files[codec], env=env)
+        if not launcher:
+            run(binaries / "codec_beside", files[talker], files[codec], env=env)
     for codec in sorted(set(PAIRS.values())):
         run(*launcher, binaries / "stream_equals_one_pass", files[codec], *quick, env=env)
     run(*launcher, binaries / "hear_run", files["base"], files[PAIRS["base"]], env=env)

@@ -59,21 +59,58 @@ enum qt_status qt_stream_reset(struct qt_session * session) {
     return QT_STATUS_OK;
 }
 
+static enum qt_status check_push(const char * who, const struct qt_session * session, const int32_t * codes, int n_frames) {
+    QT_TRY(check_codes(who, session->context, codes, n_frames));
+    return check_stream_room(who, session->stream.n_past, n_frames);
+}
+
+/* The turn is taken: before, a cancel that still holds is the first thing to say. */
+static enum qt_status push(const char * who, struct qt_session * session, const struct runner * runner, const int32_t * codes, int n_frames, float * samples) {
+    if (session->stream.broken) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the push before was cancelled or failed inside: qt_stream_reset starts the stream again", who);
+    }
+    struct codec_codes all = { codes, n_frames };
+    return codec_stream_push(&session->context->codec, &session->stream, runner, &all, samples);
+}
+
 enum qt_status qt_stream_push(struct qt_session * session, const int32_t * codes, int n_frames, float * samples) {
     QT_REQUIRE(session);
     QT_REQUIRE(codes);
     QT_REQUIRE(samples);
     QT_REQUIRE_PART(session, codec_file, "codec");
-    const struct qt_context * c = session->context;
-    QT_TRY(check_codes(__func__, c, codes, n_frames));
-    QT_TRY(check_stream_room(__func__, session->stream.n_past, n_frames));
-    struct codec_codes all = { codes, n_frames };
+    QT_TRY(check_push(__func__, session, codes, n_frames));
     QT_TRY(session_enter(session));
-    if (session->stream.broken) { /* after session_enter: a cancel that still holds is the first thing to say */
-        return session_leave(session, QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the push before was cancelled or failed inside: qt_stream_reset starts the stream again",
-                                              __func__));
+    return session_leave(session, push(__func__, session, &session->runner, codes, n_frames, samples));
+}
+
+enum qt_status qt_stream_push_beside(struct qt_session * session, const int32_t * codes, int n_frames, float * samples) {
+    bool beside;
+    QT_REQUIRE(session);
+    QT_REQUIRE(codes);
+    QT_REQUIRE(samples);
+    QT_REQUIRE_PART(session, codec_file, "codec");
+    QT_TRY(check_push(__func__, session, codes, n_frames));
+    QT_TRY(session_enter_codec(session, &beside));
+    if (beside) {
+        return session_leave_codec(session, push(__func__, session, &session->codec_runner, codes, n_frames, samples));
     }
-    return session_leave(session, codec_stream_push(&c->codec, &session->stream, &session->runner, &all, samples));
+    QT_TRY(session_enter(session));
+    return session_leave(session, push(__func__, session, &session->runner, codes, n_frames, samples));
+}
+
+enum qt_status qt_set_codec_threads(struct qt_context * ctx, int n_threads) {
+    QT_REQUIRE(ctx);
+    if (!ctx->codec_file && n_threads != 0) {
+        return QT_FAIL(QT_STATUS_MODE_INVALID, "%s: no codec is loaded", __func__);
+    }
+    if (ctx->n_threads == 0 && n_threads != 0) {
+        return QT_FAIL(QT_STATUS_MODE_INVALID, "%s: n_threads is %d, but %s has no threads to share out, valid: 0", __func__, n_threads, ctx->backend_name);
+    }
+    if (n_threads < 0 || (n_threads > 0 && n_threads >= ctx->n_threads)) {
+        return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: n_threads is %d, valid: 0 to %d, fewer than the %d of the context", __func__, n_threads, ctx->n_threads - 1,
+                       ctx->n_threads);
+    }
+    return context_set_codec_threads(ctx, n_threads);
 }
 
 enum qt_status qt_stream_prime(struct qt_session * session, const int32_t * codes, int n_frames, bool * reused) {

@@ -62,7 +62,7 @@ enum qt_status qt_text_embed(struct qt_session * session, const int32_t * ids, i
     const struct qt_context * c = session->context;
     QT_TRY(check_count(__func__, "n", n));
     QT_TRY(check_values(__func__, "ids", ids, n, c->facts.text_vocab_size));
-    QT_TRY(session_enter(session));
+    QT_TRY(session_enter_frame(session));
     return session_leave(session, embed_text(&c->talker, &session->runner, ids, n, rows));
 }
 
@@ -77,7 +77,7 @@ enum qt_status qt_code_embed(struct qt_session * session, int codebook, const in
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: codebook is %d, valid: 0 to %d", __func__, codebook, (int) c->facts.n_code_groups - 1);
     }
     QT_TRY(check_values(__func__, "codes", codes, n, codebook == 0 ? c->facts.codec_vocab_size : c->facts.code_vocab_size));
-    QT_TRY(session_enter(session));
+    QT_TRY(session_enter_frame(session));
     return session_leave(session, embed_codes(&c->talker, &session->runner, codebook, codes, n, rows));
 }
 
@@ -110,7 +110,7 @@ enum qt_status qt_talker_step(struct qt_session * session, const int32_t * codes
         }
     }
     QT_TRY(check_room(__func__, session, 1));
-    QT_TRY(session_enter(session));
+    QT_TRY(session_enter_frame(session));
     session->predictor.next = 0;
     return session_leave(session, talker_step(&c->talker, &session->talker, &session->runner, codes, overlay, logits));
 }
@@ -124,7 +124,7 @@ enum qt_status qt_predictor_begin(struct qt_session * session, int32_t code0, fl
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the session holds no prompt, qt_talker_prefill comes first", __func__);
     }
     QT_TRY(check_values(__func__, "code0", &code0, 1, c->facts.codec_vocab_size));
-    QT_TRY(session_enter(session));
+    QT_TRY(session_enter_frame(session));
     session->predictor.next = 0;
     return session_leave(session,
                          predictor_begin(&c->predictor, &c->talker, &session->predictor, &session->runner, session->talker.hidden, code0, logits));
@@ -143,7 +143,7 @@ enum qt_status qt_predictor_step(struct qt_session * session, int32_t code, floa
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: all %d codebooks of the frame are spoken, a frame takes %d steps", __func__, n_groups, n_groups - 2);
     }
     QT_TRY(check_values(__func__, "code", &code, 1, c->facts.code_vocab_size));
-    QT_TRY(session_enter(session));
+    QT_TRY(session_enter_frame(session));
     return session_leave(session, predictor_step(&c->predictor, &c->talker, &session->predictor, &session->runner, code, logits));
 }
 
@@ -184,7 +184,7 @@ enum qt_status qt_predictor_frame(struct qt_session * session, int32_t code0, co
     QT_TRY(check_values(__func__, "code0", &code0, 1, c->facts.codec_vocab_size));
     QT_TRY(sampling_check(__func__, sampling));
     QT_TRY(check_uniforms(__func__, uniforms, c->facts.n_code_groups - 1));
-    QT_TRY(session_enter(session));
+    QT_TRY(session_enter_frame(session));
     return session_leave(session, predictor_frame(&c->predictor, &c->talker, &session->predictor, &session->runner, session->talker.hidden, code0, uniforms,
                                                   sampling, codes));
 }

@@ -48,6 +48,7 @@ static enum qt_status start_backend(struct qt_context * c, ggml_backend_dev_t de
     if (ggml_backend_is_cpu(c->backend)) {
         n_threads = n_threads ? n_threads : ggml_cpu_default_n_threads();
         ggml_backend_cpu_set_n_threads(c->backend, n_threads);
+        c->n_threads = n_threads;
         snprintf(c->backend_name, sizeof c->backend_name, "%s %s, %d thread%s", ggml_backend_name(c->backend), ggml_cpu_tier_name(c->backend), n_threads,
                  n_threads == 1 ? "" : "s");
     } else {
@@ -146,7 +147,8 @@ enum qt_status context_new(const struct qt_init_params * params, struct qt_conte
     c->clamp_fp16 = params->clamp_fp16;
     c->kv_type = params->kv_type == QT_KV_F32 ? GGML_TYPE_F32 : GGML_TYPE_F16;
     c->lock_ready = pthread_mutex_init(&c->lock, NULL) == 0;
-    enum qt_status status = c->lock_ready ? load(c, params) : QT_FAIL(QT_STATUS_OOM, "no memory for a context's lock");
+    c->codec_lock_ready = pthread_mutex_init(&c->codec_lock, NULL) == 0;
+    enum qt_status status = c->lock_ready && c->codec_lock_ready ? load(c, params) : QT_FAIL(QT_STATUS_OOM, "no memory for a context's locks");
     if (status != QT_STATUS_OK) {
         context_free(c);
         return status;
@@ -166,6 +168,8 @@ void context_free(struct qt_context * c) {
     talker_free(&c->talker);
     weights_free(&c->codec_weights);
     weights_free(&c->talker_weights);
+    ggml_backend_free(c->codec_backend);
+    ggml_backend_free(c->frame_backend);
     ggml_backend_free(c->backend);
     file_free(c->codec_file);
     file_free(c->talker_file);
@@ -173,5 +177,38 @@ void context_free(struct qt_context * c) {
     if (c->lock_ready) {
         pthread_mutex_destroy(&c->lock);
     }
+    if (c->codec_lock_ready) {
+        pthread_mutex_destroy(&c->codec_lock);
+    }
     free(c);
+}
+
+static ggml_backend_t part_of(const struct qt_context * c, int n_threads) {
+    ggml_backend_t backend = ggml_backend_dev_init(ggml_backend_get_device(c->backend), NULL);
+    if (backend) {
+        ggml_backend_cpu_set_n_threads(backend, n_threads);
+    }
+    return backend;
+}
+
+enum qt_status context_set_codec_threads(struct qt_context * c, int n_codec_threads) {
+    ggml_backend_t frame = NULL, codec = NULL;
+    if (n_codec_threads > 0) {
+        frame = part_of(c, c->n_threads - n_codec_threads);
+        codec = frame ? part_of(c, n_codec_threads) : NULL;
+        if (!codec) {
+            ggml_backend_free(frame);
+            return QT_FAIL(QT_STATUS_OOM, "no memory for threads of the codec's own, or they cannot be started");
+        }
+    }
+    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->codec_lock);
+    ggml_backend_t old_frame = c->frame_backend, old_codec = c->codec_backend;
+    c->frame_backend = frame;
+    c->codec_backend = codec;
+    pthread_mutex_unlock(&c->codec_lock);
+    pthread_mutex_unlock(&c->lock);
+    ggml_backend_free(old_frame);
+    ggml_backend_free(old_codec);
+    return QT_STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* session.c - make, reset and free sessions, and the turn they take on the backend. */
+/* session.c - make, reset and free sessions, and the turns they take on the backends. */
 #include "session.h"
 
 #include <ggml-cpu.h>
@@ -20,6 +20,7 @@ enum qt_status session_new(struct qt_context * context, struct qt_session ** ses
         .kv_type = context->kv_type,
         .cancelled = &s->cancelled,
     };
+    s->codec_runner = s->runner;
     enum qt_status status = QT_STATUS_OK;
     if (context->talker_file) {
         status = talker_state_init(&s->talker, &context->talker, &s->runner);
@@ -75,23 +76,76 @@ static enum qt_status check_files(const struct qt_context * context) {
     return context->codec_file ? file_check(context->codec_file) : QT_STATUS_OK;
 }
 
-enum qt_status session_enter(struct qt_session * s) {
-    QT_TRY(check_files(s->context));
-    pthread_mutex_lock(&s->context->lock);
+/* The locks of backend are held. */
+static enum qt_status begin(struct qt_session * s, struct runner * runner, ggml_backend_t backend) {
     if (atomic_load(&s->cancelled)) {
-        pthread_mutex_unlock(&s->context->lock);
         return QT_FAIL(QT_STATUS_CANCELLED, "the session was cancelled: qt_session_reset starts it again");
     }
-    if (ggml_backend_is_cpu(s->runner.backend)) {
-        ggml_backend_cpu_set_abort_callback(s->runner.backend, is_cancelled, s);
+    runner->backend = backend;
+    if (ggml_backend_is_cpu(backend)) {
+        ggml_backend_cpu_set_abort_callback(backend, is_cancelled, s);
     }
     return QT_STATUS_OK;
 }
 
-enum qt_status session_leave(struct qt_session * s, enum qt_status status) {
-    if (ggml_backend_is_cpu(s->runner.backend)) {
-        ggml_backend_cpu_set_abort_callback(s->runner.backend, NULL, NULL);
+static void end(const struct qt_session * s, struct runner * runner) {
+    if (ggml_backend_is_cpu(runner->backend)) {
+        ggml_backend_cpu_set_abort_callback(runner->backend, NULL, NULL);
+    }
+    runner->backend = s->context->backend; /* the codec's threads may be freed between calls */
+}
+
+static void unlock(struct qt_session * s) {
+    if (s->has_all) {
+        s->has_all = false;
+        pthread_mutex_unlock(&s->context->codec_lock);
     }
     pthread_mutex_unlock(&s->context->lock);
+}
+
+static enum qt_status enter(struct qt_session * s, bool wants_all) {
+    struct qt_context * c = s->context;
+    QT_TRY(check_files(c));
+    pthread_mutex_lock(&c->lock);
+    if (wants_all && c->codec_backend) {
+        pthread_mutex_lock(&c->codec_lock);
+        s->has_all = true;
+    }
+    enum qt_status status = begin(s, &s->runner, wants_all || !c->frame_backend ? c->backend : c->frame_backend);
+    if (status != QT_STATUS_OK) {
+        unlock(s);
+    }
+    return status;
+}
+
+enum qt_status session_enter(struct qt_session * s) { return enter(s, true); }
+
+enum qt_status session_enter_frame(struct qt_session * s) { return enter(s, false); }
+
+enum qt_status session_leave(struct qt_session * s, enum qt_status status) {
+    end(s, &s->runner);
+    unlock(s);
+    return status;
+}
+
+enum qt_status session_enter_codec(struct qt_session * s, bool * beside) {
+    struct qt_context * c = s->context;
+    *beside = false;
+    QT_TRY(check_files(c));
+    pthread_mutex_lock(&c->codec_lock);
+    enum qt_status status = QT_STATUS_OK;
+    if (c->codec_backend && !s->runner.tap) {
+        status = begin(s, &s->codec_runner, c->codec_backend);
+        *beside = status == QT_STATUS_OK;
+    }
+    if (!*beside) {
+        pthread_mutex_unlock(&c->codec_lock);
+    }
+    return status;
+}
+
+enum qt_status session_leave_codec(struct qt_session * s, enum qt_status status) {
+    end(s, &s->codec_runner);
+    pthread_mutex_unlock(&s->context->codec_lock);
     return status;
 }

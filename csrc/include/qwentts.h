@@ -6,8 +6,8 @@
  * Rules that hold for every entry:
  * - Fallible calls return qt_status (0 is success). After a failure qt_last_error() names the field, the value and what is valid.
  * - No call prints, exits or aborts, whatever the arguments or the files hold. Every _free accepts NULL.
- * - A context and a file may be used from any thread. A session belongs to one thread at a time, except for qt_session_cancel.
- *   Sessions of one context may be used concurrently; their computations take turns.
+ * - A context and a file may be used from any thread. A session belongs to one thread at a time, except for qt_session_cancel and
+ *   qt_stream_push_beside. Sessions of one context may be used concurrently; their computations take turns.
  * - Arrays are row-major and packed; float is IEEE binary32. Sizes come from qt_facts, never from a constant.
  * The layout of version 4 of the reference interface (entries marked v4) is kept.
  */
@@ -280,6 +280,15 @@ QT_API void qt_audio_free(struct qt_audio * audio); /* v4: frees samples and zer
 QT_API enum qt_status qt_stream_reset(struct qt_session * session);
 /* Append codes [n_code_groups, n_frames]; samples [n_frames * hop_samples] are those of the one-pass decode, however the frames are split. */
 QT_API enum qt_status qt_stream_push(struct qt_session * session, const int32_t * codes, int n_frames, float * samples);
+/* Give the codec n_threads of the context's threads for qt_stream_push_beside, below their number: the others compute qt_talker_step, qt_predictor_*,
+ * qt_text_embed and qt_code_embed at the same time. Every other call still computes with all threads, and so waits for a push beside that runs. 0, as at
+ * first: none, all calls take turns on all threads. No result depends on it. Waits for what computes; after a failure everything is as before. Without a
+ * codec and on a backend that is not the CPU's only 0 is valid. */
+QT_API enum qt_status qt_set_codec_threads(struct qt_context * ctx, int n_threads);
+/* qt_stream_push on the codec's own threads. One thread may call it while another one calls qt_talker_step, qt_predictor_*, qt_text_embed or
+ * qt_code_embed with the same session; no other call with this session until it has returned, qt_session_cancel aside, which stops both. Without threads of
+ * its own, or while a tap is set, it takes its turn as qt_stream_push does. */
+QT_API enum qt_status qt_stream_push_beside(struct qt_session * session, const int32_t * codes, int n_frames, float * samples);
 /* Reset, then take in the frames of a reference without giving their samples. The context keeps the states of the last references (by a hash
  * of their codes), so a second priming with the same one copies the state; *reused says whether it did. reused may be NULL. */
 QT_API enum qt_status qt_stream_prime(struct qt_session * session, const int32_t * codes, int n_frames, bool * reused);

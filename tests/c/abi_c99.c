@@ -352,6 +352,8 @@ static void newer_session_entries(void) {
     bool reused = true;
     refused("qt_stream_reset", qt_stream_reset(NULL), QT_STATUS_INVALID_PARAMS, "qt_stream_reset", "session", "NULL", NULL);
     refused("qt_stream_push", qt_stream_push(NULL, &code, 1, &x), QT_STATUS_INVALID_PARAMS, "qt_stream_push", "session", "NULL", NULL);
+    refused("qt_stream_push_beside", qt_stream_push_beside(NULL, &code, 1, &x), QT_STATUS_INVALID_PARAMS, "qt_stream_push_beside", "session", "NULL", NULL);
+    refused("qt_set_codec_threads", qt_set_codec_threads(NULL, 1), QT_STATUS_INVALID_PARAMS, "qt_set_codec_threads", "ctx", "NULL", NULL);
     refused("qt_stream_prime", qt_stream_prime(NULL, &code, 1, &reused), QT_STATUS_INVALID_PARAMS, "qt_stream_prime", "session", "NULL", NULL);
     check(!reused, "a failed qt_stream_prime reused nothing");
     refused("qt_codec_encode", qt_codec_encode(NULL, &x, 1, &code, 1, &n_frames), QT_STATUS_INVALID_PARAMS, "qt_codec_encode", "session", "NULL", NULL);

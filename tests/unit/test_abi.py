@@ -113,6 +113,12 @@ def test_utterance_from_c(mode: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_the_codec_beside_frames_from_c(mode: str) -> None:
+    done = run("codec_beside", *(str(path) for path in tiny_files(mode)))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_library_never_prints(tmp_path: Path) -> None:
     """A failed load with no log callback leaves both streams empty."""
     source, binary = tmp_path / "quiet.c", tmp_path / "quiet"
