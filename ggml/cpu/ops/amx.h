@@ -212,8 +212,12 @@ AMX_INLINE void amx_run(const struct amx_job * job, const bool w_rows, int order
     }
 }
 
-/* Three parts are cut off the top, which loses no bit of a float. Fewer are rounded: of F16 and BF16 they still are all. */
+/* Each part is the nearest to what the ones before leave: three lose no bit of a float, one or two none of BF16 or F16. Were they cut, the second would be
+ * twice as large, and with it what products leave out. */
 AMX_INLINE __m512 amx_top(__m512 v) { return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int) 0xffff0000u))); }
+
+/* What has the nearest BF16 in its upper half, ties away from zero. The second part of a NaN whose payload this wraps around is still one. */
+AMX_INLINE __m512 amx_near(__m512 v) { return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x8000))); }
 
 /* The next part of two vectors in the order of their lanes, lo first; both keep the rest. */
 AMX_INLINE __m512i amx_next_row(const int parts, __m512 * lo, __m512 * hi) {
@@ -225,9 +229,10 @@ AMX_INLINE __m512i amx_next_row(const int parts, __m512 * lo, __m512 * hi) {
         return part;
     }
     const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    part = _mm512_permutex2var_epi16(_mm512_castps_si512(*lo), upper, _mm512_castps_si512(*hi));
-    *lo = vf_sub(*lo, amx_top(*lo));
-    *hi = vf_sub(*hi, amx_top(*hi));
+    const __m512 near_lo = amx_near(*lo), near_hi = amx_near(*hi);
+    part = _mm512_permutex2var_epi16(_mm512_castps_si512(near_lo), upper, _mm512_castps_si512(near_hi));
+    *lo = vf_sub(*lo, amx_top(near_lo));
+    *hi = vf_sub(*hi, amx_top(near_hi));
     return part;
 }
 
@@ -241,9 +246,10 @@ AMX_INLINE __m512i amx_next_pair(const int parts, __m512 * even, __m512 * odd) {
         *odd = vf_sub(*odd, amx_top(_mm512_castsi512_ps(part)));
         return part;
     }
-    part = _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(_mm512_castps_si512(*even), 16), _mm512_castps_si512(*odd));
-    *even = vf_sub(*even, amx_top(*even));
-    *odd = vf_sub(*odd, amx_top(*odd));
+    const __m512 near_even = amx_near(*even), near_odd = amx_near(*odd);
+    part = _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(_mm512_castps_si512(near_even), 16), _mm512_castps_si512(near_odd));
+    *even = vf_sub(*even, amx_top(near_even));
+    *odd = vf_sub(*odd, amx_top(near_odd));
     return part;
 }
 
