@@ -54,7 +54,7 @@ static void keep_last(struct ggml_context * ctx, struct ggml_tensor * all, struc
  * needed again. */
 static struct ggml_tensor * causal_build(struct ggml_context * ctx, const struct conv * conv, struct ggml_tensor * x, int64_t n, int stride,
                                          const struct conv_with * with, struct carry * carry) {
-    struct ggml_conv_ext ext = { .bias = conv->bias, .residual = with->residual, .prec = with->rounds ? GGML_PREC_DEFAULT : GGML_PREC_F32 };
+    struct ggml_conv_ext ext = { .bias = conv->bias, .residual = with->residual, .prec = with->rounds ? GGML_PREC_DEFAULT : GGML_PREC_F32, .passed_on = with->behind };
     if (with->act) {
         ext.act = GGML_CONV_ACT_SNAKE;
         ext.snake_a = with->act->a;
@@ -72,6 +72,9 @@ static struct ggml_tensor * causal_build(struct ggml_context * ctx, const struct
     }
     struct ggml_tensor * y = stride ? ggml_conv_transpose_1d_causal(ctx, conv->weight, x, stride, &ext)
                                     : ggml_conv_1d_causal(ctx, conv->weight, x, 1, with->dilation, &ext);
+    if (with->behind) {
+        y = causal_build(ctx, with->behind, y, 0, 0, with->with_behind, NULL); /* before what is kept is written, which would come between the two */
+    }
     if (carries) {
         keep_last(ctx, all, y, n, carry);
     }

@@ -37,6 +37,8 @@ struct conv_with {
     const struct snake * act;      /* of the input; NULL: none */
     struct ggml_tensor * residual; /* [T, C_out], added to the result; NULL: none */
     bool rounds;                   /* a backend may leave out 2^-17 of a product (GGML_PREC_DEFAULT) */
+    const struct conv * behind;    /* of one tap, over the result, which nothing else reads: what is built gives the result of both; NULL: none */
+    const struct conv_with * with_behind;
 };
 
 /* carry NULL: x is the beginning, zeros come before it. Else at most one tensor of it is used. */

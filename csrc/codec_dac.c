@@ -106,9 +106,14 @@ void codec_dac_free(struct codec_dac * dac) {
 }
 
 static struct ggml_tensor * unit_build(const struct codec_run * run, const struct dac_unit * unit, struct ggml_tensor * x, int dilation, bool rounds) {
-    struct ggml_context * ctx = run->arena->ctx;
-    struct ggml_tensor * y = conv_build(ctx, &unit->conv1, x, &(struct conv_with) { .dilation = dilation, .act = &unit->act1, .rounds = rounds }, run->carry);
-    return conv_build(ctx, &unit->conv2, y, &(struct conv_with) { .dilation = 1, .act = &unit->act2, .residual = x, .rounds = rounds }, run->carry);
+    const struct conv_with second = { .dilation = 1, .act = &unit->act2, .residual = x, .rounds = rounds };
+    struct conv_with first = { .dilation = dilation, .act = &unit->act1, .rounds = rounds };
+    if (unit->conv2.weight->ne[0] > 1) {
+        return conv_build(run->arena->ctx, &unit->conv2, conv_build(run->arena->ctx, &unit->conv1, x, &first, run->carry), &second, run->carry);
+    }
+    first.behind = &unit->conv2;
+    first.with_behind = &second;
+    return conv_build(run->arena->ctx, &unit->conv1, x, &first, run->carry);
 }
 
 struct ggml_tensor * codec_dac_build(const struct codec_dac * dac, const struct codec_run * run, struct ggml_tensor * x) {

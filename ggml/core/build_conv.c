@@ -62,6 +62,7 @@ static void conv_set_ext(struct ggml_tensor * t, const struct ggml_conv_ext * ex
     t->src[CONV_SRC_RESIDUAL] = ext->residual;
     ggml_set_op_params_i32(t, 3, ext->act);
     ggml_set_op_params_i32(t, 4, ext->prec);
+    ggml_set_op_params_i32(t, 5, ext->passed_on);
 }
 
 struct ggml_tensor * ggml_conv_1d_causal(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b, int s0, int d0, const struct ggml_conv_ext * ext) {

@@ -101,7 +101,7 @@ enum { CONV_SRC_KERNEL, CONV_SRC_DATA, CONV_SRC_PAST, CONV_SRC_SNAKE_A, CONV_SRC
  *   SCALE f32 s | CLAMP f32 min, max | UNARY i32 ggml_unary_op | GLU none: silu(src0) * src1 | NORM, RMS_NORM f32 eps
  *   CONCAT i32 dim | PAD i32 lp0 rp0 lp1 rp1 lp2 rp2 lp3 rp3 | PAD_REFLECT_1D i32 p0 p1 | SOFT_MAX f32 scale; src1 mask or NULL
  *   ROPE i32 n_dims, mode; f32 freq_base, freq_scale, attn_factor | FLASH_ATTN_EXT f32 scale; src q k v mask
- *   CONV_1D i32 s0, p0 before the data, d0, ggml_conv_act, ggml_prec; src CONV_SRC_* | CONV_1D_DW i32 s0 p0 d0; src0 kernel, src1 data
+ *   CONV_1D i32 s0, p0 before the data, d0, ggml_conv_act, ggml_prec, passed on; src CONV_SRC_* | CONV_1D_DW i32 s0 p0 d0; src0 kernel, src1 data
  *   CONV_TRANSPOSE_1D i32 s0, none, none, ggml_conv_act, ggml_prec; src CONV_SRC_* | COL2IM_1D i32 s0 oc p0
  *   CPY src0 -> src1, dst is a view of src1 | SET_ROWS src0 rows, src1 indices, dst is a view of src2 */
 

@@ -47,6 +47,30 @@ static bool is_computed(const struct cpu_kernels * kernels, const struct ggml_te
     return kernels->ops[node->op] && !ggml_is_empty(node);
 }
 
+/* The node after i that is computed; NULL: none. */
+static struct ggml_tensor * next_computed(const struct cpu_kernels * kernels, const struct ggml_cgraph * graph, int i) {
+    for (i++; i < graph->n_nodes; i++) {
+        if (is_computed(kernels, graph->nodes[i])) {
+            return graph->nodes[i];
+        }
+    }
+    return NULL;
+}
+
+/* The node that is computed together with node i; NULL: none. */
+static struct ggml_tensor * second_of_pair(const struct cpu_kernels * kernels, const struct ggml_cgraph * graph, int i) {
+    struct ggml_tensor * next = kernels->pairs ? next_computed(kernels, graph, i) : NULL;
+    return next && kernels->pairs(graph->nodes[i], next) ? next : NULL;
+}
+
+static void run_node(const struct cpu_kernels * kernels, const struct cpu_task * task, struct ggml_tensor * node, struct ggml_tensor * second) {
+    if (second) {
+        kernels->pair(task, node, second);
+    } else {
+        kernels->ops[node->op](task, node);
+    }
+}
+
 static void run_nodes(struct cpu_pool * pool, int ith, int nth, void * arg) {
     struct graph_job * job = arg;
     struct cpu_backend * cpu = job->cpu;
@@ -56,7 +80,8 @@ static void run_nodes(struct cpu_pool * pool, int ith, int nth, void * arg) {
         if (!is_computed(cpu->kernels, node)) {
             continue;
         }
-        bool serial = nth == 1 || is_serial(node);
+        struct ggml_tensor * second = second_of_pair(cpu->kernels, job->graph, i);
+        bool serial = nth == 1 || (is_serial(node) && !second);
         if (ith == 0 && cpu->abort_callback && atomic_load_explicit(&job->stop_at, memory_order_relaxed) > i && cpu->abort_callback(cpu->abort_data)) {
             atomic_store_explicit(&job->stop_at, i, memory_order_relaxed);
         }
@@ -71,16 +96,17 @@ static void run_nodes(struct cpu_pool * pool, int ith, int nth, void * arg) {
         if (serial) {
             after_serial = true;
             if (ith == 0 && atomic_load_explicit(&job->stop_at, memory_order_relaxed) > i) {
-                struct cpu_task task = { .ith = 0, .nth = 1, .scratch = cpu->scratch, .pool = pool };
-                cpu->kernels->ops[node->op](&task, node);
+                run_node(cpu->kernels, &(struct cpu_task) { .ith = 0, .nth = 1, .scratch = cpu->scratch, .pool = pool }, node, second);
             }
         } else {
             after_parallel = true;
             if (atomic_load_explicit(&job->stop_at, memory_order_relaxed) <= i) {
                 return;
             }
-            struct cpu_task task = { .ith = ith, .nth = nth, .scratch = cpu->scratch, .pool = pool };
-            cpu->kernels->ops[node->op](&task, node);
+            run_node(cpu->kernels, &(struct cpu_task) { .ith = ith, .nth = nth, .scratch = cpu->scratch, .pool = pool }, node, second);
+        }
+        while (second && job->graph->nodes[i] != second) {
+            i++;
         }
     }
 }
@@ -90,10 +116,13 @@ static size_t scratch_wanted(const struct cpu_backend * cpu, const struct ggml_c
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor * node = graph->nodes[i];
         cpu_scratch_fn fn = cpu->kernels->scratch[node->op];
-        if (fn && is_computed(cpu->kernels, node)) {
-            size_t size = fn(node, cpu->n_threads == 1 || is_serial(node) ? 1 : cpu->n_threads);
-            most = size > most ? size : most;
+        if (!fn || !is_computed(cpu->kernels, node)) {
+            continue;
         }
+        const struct ggml_tensor * second = second_of_pair(cpu->kernels, graph, i);
+        const int nth = cpu->n_threads == 1 || (is_serial(node) && !second) ? 1 : cpu->n_threads;
+        size_t size = second ? cpu->kernels->pair_scratch(node, second, nth) : fn(node, nth);
+        most = size > most ? size : most;
     }
     return most;
 }

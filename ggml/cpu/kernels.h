@@ -43,6 +43,11 @@ struct cpu_kernels {
     cpu_op_fn ops[GGML_OP_COUNT];          /* NULL: nothing to compute (views) */
     cpu_scratch_fn scratch[GGML_OP_COUNT]; /* NULL: none */
     bool (*multiplies_packed)(void);       /* whether MUL_MAT takes matrices of packed.h */
+    /* Two nodes in a row as one, where the first one's result is read by the second alone and stays unwritten. Whether they are taken so depends on the two
+     * nodes alone, and what the second gives is bit for bit the same. */
+    bool (*pairs)(const struct ggml_tensor * first, const struct ggml_tensor * second);
+    void (*pair)(const struct cpu_task * task, struct ggml_tensor * first, struct ggml_tensor * second);
+    size_t (*pair_scratch)(const struct ggml_tensor * first, const struct ggml_tensor * second, int nth);
 };
 
 /* One a tier that was compiled; tiers.c chooses. */

@@ -26,6 +26,9 @@ OPS_WITH_SCRATCH(X)
 #define TEXT(x) TEXT2(x)
 
 bool KERNEL(mul_packed_exists)(void);
+bool KERNEL(conv_pairs)(const struct ggml_tensor * first, const struct ggml_tensor * second);
+void KERNEL(conv_pair)(const struct cpu_task * task, struct ggml_tensor * first, struct ggml_tensor * second);
+size_t KERNEL(conv_pair_scratch)(const struct ggml_tensor * first, const struct ggml_tensor * second, int nth);
 
 extern const struct cpu_kernels KERNEL(cpu_kernels);
 const struct cpu_kernels KERNEL(cpu_kernels) = {
@@ -41,4 +44,7 @@ const struct cpu_kernels KERNEL(cpu_kernels) = {
 #undef X
     },
     .multiplies_packed = KERNEL(mul_packed_exists),
+    .pairs = KERNEL(conv_pairs),
+    .pair = KERNEL(conv_pair),
+    .pair_scratch = KERNEL(conv_pair_scratch),
 };

@@ -278,6 +278,7 @@ struct ggml_conv_ext {
     struct ggml_tensor * bias;     /* [OC] */
     struct ggml_tensor * residual; /* the result's shape, added after the bias */
     enum ggml_prec prec;           /* GGML_PREC_F32: as sums of F32 products. Default: a backend may leave out 2^-17 of a term */
+    bool passed_on;                /* the result is read by the next convolution of the graph alone: a backend may leave it unwritten */
 };
 /* a [K, IC, OC] as for ggml_conv_1d, b [T, IC] -> [ceil(T / s0), OC]. d0 (K-1) + 1 - s0 >= 0 columns stand before b, zeros behind it complete the last stride. */
 struct ggml_tensor * ggml_conv_1d_causal(struct ggml_context * ctx, struct ggml_tensor * a, struct ggml_tensor * b, int s0, int d0, const struct ggml_conv_ext * ext);

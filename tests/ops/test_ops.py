@@ -118,6 +118,16 @@ def test_a_row_of_attention_does_not_depend_on_its_neighbours(tier: str) -> None
     assert done.returncode == 0 and " 0 failures" in done.stdout, done.stdout[-4000:] + done.stderr
 
 
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_pair_of_convolutions_gives_what_they_give_one_by_one(tier: str) -> None:
+    here = run("op_runner", "support", "--tiers").stdout.split()
+    if tier not in here:
+        pytest.skip(f"this processor and build have {', '.join(here)}, not {tier}")
+    done = run("conv_pair", env={"QWENTTS_CPU_TIER": tier})
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    assert f" 0 failures, {12 if tier == 'amx' else 0} unwritten" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["alloc_overlap", "gguf_malformed", "quantize_rows"])
 def test_core(name: str) -> None:
     done = run(name)

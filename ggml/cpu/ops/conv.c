@@ -45,6 +45,38 @@ size_t KERNEL(cpu_scratch_conv_1d)(const struct ggml_tensor * dst, int nth) {
     return conv_plan_of(dst, nth).thread_bytes * (size_t) nth;
 }
 
+/* Whether the result of first stays unwritten: the builder says that second alone reads it. */
+bool KERNEL(conv_pairs)(const struct ggml_tensor * first, const struct ggml_tensor * second) {
+#if defined(QT_TIER_AMX)
+    return first->op == GGML_OP_CONV_1D && ggml_get_op_params_i32(first, 5) && KERNEL(conv_amx_pairs)(first, second);
+#else
+    GGML_UNUSED(first);
+    GGML_UNUSED(second);
+    return false;
+#endif
+}
+
+size_t KERNEL(conv_pair_scratch)(const struct ggml_tensor * first, const struct ggml_tensor * second, int nth) {
+#if defined(QT_TIER_AMX)
+    return KERNEL(conv_amx_pair_scratch)(first, second, nth);
+#else
+    GGML_UNUSED(first);
+    GGML_UNUSED(second);
+    GGML_UNUSED(nth);
+    return 0;
+#endif
+}
+
+void KERNEL(conv_pair)(const struct cpu_task * task, struct ggml_tensor * first, struct ggml_tensor * second) {
+#if defined(QT_TIER_AMX)
+    KERNEL(conv_amx_pair)(task, first, second);
+#else
+    GGML_UNUSED(task);
+    GGML_UNUSED(first);
+    GGML_UNUSED(second);
+#endif
+}
+
 static void tiles_one_tap(const struct tile_job * job, int rows, int cols) { tile_run(*job, rows, cols, true, false); }
 static void tiles_taps(const struct tile_job * job, int rows, int cols) { tile_run(*job, rows, cols, false, false); }
 
