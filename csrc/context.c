@@ -146,6 +146,7 @@ enum qt_status context_new(const struct qt_init_params * params, struct qt_conte
     c->fused_attention = params->use_fa;
     c->clamp_fp16 = params->clamp_fp16;
     c->kv_type = params->kv_type == QT_KV_F32 ? GGML_TYPE_F32 : GGML_TYPE_F16;
+    atomic_init(&c->codec_wanted, 0);
     c->lock_ready = pthread_mutex_init(&c->lock, NULL) == 0;
     c->codec_lock_ready = pthread_mutex_init(&c->codec_lock, NULL) == 0;
     enum qt_status status = c->lock_ready && c->codec_lock_ready ? load(c, params) : QT_FAIL(QT_STATUS_OOM, "no memory for a context's locks");

@@ -1,7 +1,7 @@
 /* context.h - what qt_init loads: files, weights, networks and the backends they run on. Read-only after qt_init, but for the backends and the
  * snapshots, which the locks guard.
  * Its n_threads are one group, or two where context_set_codec_threads gave the codec some of its own: frames and pushes of the codec then go on at the
- * same time, and what needs all threads waits for both. */
+ * same time, and what needs all threads waits for both. A frame that begins while nothing is pushed has all of them too. */
 #ifndef QT_CONTEXT_H
 #define QT_CONTEXT_H
 
@@ -12,6 +12,7 @@
 #include "talker.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct qt_context {
     struct qt_file * talker_file; /* NULL: no talker */
@@ -38,6 +39,7 @@ struct qt_context {
     pthread_mutex_t lock;       /* held by the session that computes, unless it is on the codec's own threads */
     pthread_mutex_t codec_lock; /* held by the session that computes on them, and by one that needs all threads, which takes lock first */
     bool lock_ready, codec_lock_ready;
+    atomic_int codec_wanted;    /* pushes that wait for the codec's threads: a frame leaves them alone */
 };
 
 /* params are complete (every version's fields) and their talker_path or codec_path is given. */

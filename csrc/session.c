@@ -103,15 +103,19 @@ static void unlock(struct qt_session * s) {
     pthread_mutex_unlock(&s->context->lock);
 }
 
-static enum qt_status enter(struct qt_session * s, bool wants_all) {
+static enum qt_status enter(struct qt_session * s, bool needs_all) {
     struct qt_context * c = s->context;
     QT_TRY(check_files(c));
     pthread_mutex_lock(&c->lock);
-    if (wants_all && c->codec_backend) {
-        pthread_mutex_lock(&c->codec_lock);
-        s->has_all = true;
+    if (c->codec_backend) {
+        if (needs_all) {
+            pthread_mutex_lock(&c->codec_lock);
+            s->has_all = true;
+        } else {
+            s->has_all = atomic_load(&c->codec_wanted) == 0 && pthread_mutex_trylock(&c->codec_lock) == 0;
+        }
     }
-    enum qt_status status = begin(s, &s->runner, wants_all || !c->frame_backend ? c->backend : c->frame_backend);
+    enum qt_status status = begin(s, &s->runner, s->has_all || !c->codec_backend ? c->backend : c->frame_backend);
     if (status != QT_STATUS_OK) {
         unlock(s);
     }
@@ -132,7 +136,9 @@ enum qt_status session_enter_codec(struct qt_session * s, bool * beside) {
     struct qt_context * c = s->context;
     *beside = false;
     QT_TRY(check_files(c));
+    atomic_fetch_add(&c->codec_wanted, 1);
     pthread_mutex_lock(&c->codec_lock);
+    atomic_fetch_sub(&c->codec_wanted, 1);
     enum qt_status status = QT_STATUS_OK;
     if (c->codec_backend && !s->runner.tap) {
         status = begin(s, &s->codec_runner, c->codec_backend);

@@ -29,7 +29,7 @@ void session_set_tap(struct qt_session * session, qt_tap_cb callback, void * use
 
 /* Take the turn on all threads and let qt_session_cancel stop what is computed; fails, without the turn, when the session is cancelled. */
 enum qt_status session_enter(struct qt_session * session);
-/* The same on the threads that are not the codec's own. */
+/* The same for what can go on beside a push: on the threads that are not the codec's own while one runs or waits, else on all. */
 enum qt_status session_enter_frame(struct qt_session * session);
 /* Give the turn back; returns status. */
 enum qt_status session_leave(struct qt_session * session, enum qt_status status);

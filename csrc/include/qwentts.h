@@ -280,10 +280,10 @@ QT_API void qt_audio_free(struct qt_audio * audio); /* v4: frees samples and zer
 QT_API enum qt_status qt_stream_reset(struct qt_session * session);
 /* Append codes [n_code_groups, n_frames]; samples [n_frames * hop_samples] are those of the one-pass decode, however the frames are split. */
 QT_API enum qt_status qt_stream_push(struct qt_session * session, const int32_t * codes, int n_frames, float * samples);
-/* Give the codec n_threads of the context's threads for qt_stream_push_beside, below their number: the others compute qt_talker_step, qt_predictor_*,
- * qt_text_embed and qt_code_embed at the same time. Every other call still computes with all threads, and so waits for a push beside that runs. 0, as at
- * first: none, all calls take turns on all threads. No result depends on it. Waits for what computes; after a failure everything is as before. Without a
- * codec and on a backend that is not the CPU's only 0 is valid. */
+/* Give the codec n_threads of the context's threads for qt_stream_push_beside, below their number: while one runs, the others compute qt_talker_step,
+ * qt_predictor_*, qt_text_embed and qt_code_embed at the same time. Every other call still computes with all threads, and so waits for a push beside that
+ * runs. 0, as at first: none, all calls take turns on all threads. No result depends on it. Waits for what computes; after a failure everything is as
+ * before. Without a codec and on a backend that is not the CPU's only 0 is valid. */
 QT_API enum qt_status qt_set_codec_threads(struct qt_context * ctx, int n_threads);
 /* qt_stream_push on the codec's own threads. One thread may call it while another one calls qt_talker_step, qt_predictor_*, qt_text_embed or
  * qt_code_embed with the same session; no other call with this session until it has returned, qt_session_cancel aside, which stops both. Without threads of

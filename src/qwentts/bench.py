@@ -51,6 +51,7 @@ def bench(tts: TTS, *, frames: int = 50, runs: int = 3, step: Callable[[], Any] 
         step()
     peak_mb = peak_rss_mb()  # before prompts of 2,000 rows, which a synthesis does not have
     parts = {name: statistics.median(frame_ms(speech)[name] for speech in speeches) for name in (*PARTS, "python", "all")}
+    beside_ms = statistics.median(1000 * speech.timings["codec_beside"] / len(speech.codes) for speech in speeches)
     behind = {}
     for n_rows in POSITIONS:
         if n_rows + BEHIND_FRAMES < tts.facts.context_length:
@@ -65,10 +66,11 @@ def bench(tts: TTS, *, frames: int = 50, runs: int = 3, step: Callable[[], Any] 
         "prefill_ms": statistics.median(1000 * speech.timings["prefill"] for speech in speeches),
         "first_audio_ms": statistics.median(firsts),
         "frame_ms": parts,
+        "codec_beside_ms": beside_ms,  # of the codec's share of a frame, while the next frames were made
         "interval_ms": {f"p{p}": float(np.percentile(intervals, p)) for p in PERCENTILES} | {"max": max(intervals)} if intervals else {},
         "real_time_factor": statistics.median(speech.timings["total"] / speech.duration_s for speech in speeches),
         "frame_ms_behind": behind,  # codec left out
-        "frame_ms_at": {n_rows: value + parts["codec"] for n_rows, value in behind.items()},
+        "frame_ms_at": {n_rows: value + parts["codec"] - beside_ms for n_rows, value in behind.items()},
         "peak_rss_mb": peak_mb,
     }
 
@@ -83,7 +85,8 @@ def frame_ms(speech: Speech) -> dict[str, float]:
     n = len(speech.codes)
     parts = {name: 1000 * speech.timings[name] / n for name in PARTS}
     whole = 1000 * (speech.timings["total"] - speech.timings["prefill"]) / n
-    return {**parts, "python": whole - sum(parts.values()), "all": whole}
+    beside = 1000 * speech.timings["codec_beside"] / n
+    return {**parts, "python": whole - (sum(parts.values()) - beside), "all": whole}
 
 
 def first_audio_ms(tts: TTS, say: dict[str, Any]) -> float:
@@ -102,7 +105,7 @@ def frame_ms_behind(tts: TTS, n_rows: int, say: dict[str, Any]) -> float:
     request = Request(tts, text=TEXT, max_new_tokens=BEHIND_FRAMES, **{**_UNSET, **say})
     with tts._session(request) as session:
         session.reset()
-        loop = PieceRun(request, session, TEXT, SEED, 0, np.empty(0, np.float32)).loop()
+        loop = PieceRun(request, session, TEXT, SEED, 0).loop()
         loop.rows = np.resize(loop.rows, (n_rows, loop.rows.shape[1]))
         loop.limits = Limits(BEHIND_FRAMES, guard=False)
         return statistics.median(_gaps_ms([perf_counter() for _ in loop]))

@@ -104,6 +104,10 @@ def _add_options(parser: argparse.ArgumentParser, *, model_required: bool) -> No
     ours.add_argument("--split", choices=("none", "sentences"), help="speak sentence by sentence (default: only the demonstration voice)")
     ours.add_argument("--no-repetition-guard", action="store_true", help="do not end speech that only repeats itself for 4 s")
     ours.add_argument("--threads", type=int, metavar="N", help="default: every core this process may use")
+    ours.add_argument(
+        "--codec-threads", type=int, metavar="N",
+        help="of all threads, decoding while the others make frames; 0: in turn (default: a quarter on four cores or more)",
+    )  # fmt: skip
     ours.add_argument("--backend", default="auto", metavar="NAME", help="auto or cpu (default auto)")
     ours.add_argument("--json", action="store_true", help="print timings, frames, seed and finish reason as JSON")
     ours.add_argument("--quiet", action="store_true", help="no progress bar, no notes; warnings and errors stay")
@@ -128,7 +132,7 @@ def run(args: argparse.Namespace) -> None:
         tts = stack.enter_context(
             TTS(
                 args.model, args.codec, backend=args.backend, threads=args.threads, flash_attention=not args.no_fa,
-                clamp_fp16=args.clamp_fp16, codec_chunk_s=args.codec_chunk_dur,
+                clamp_fp16=args.clamp_fp16, codec_chunk_s=args.codec_chunk_dur, codec_threads=args.codec_threads,
             )
         )  # fmt: skip
         voice = read_voice(tts, args)

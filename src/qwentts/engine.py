@@ -24,6 +24,7 @@ INT32_MAX = (1 << 31) - 1
 Tap = Callable[[str, np.ndarray], None]
 TALKER, CODEC = 0, 1
 KV_TYPES = {"f16": lib.QT_KV_F16, "f32": lib.QT_KV_F32}
+CORES_TO_SPARE, CODEC_SHARE = 4, 4  # from so many cores on, a frame's products are bound by memory and hardly miss one thread in four
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,13 @@ def trim_memory() -> None:
     lib.qt_trim_memory()
 
 
+def default_codec_threads(threads: int, cores: int) -> int:
+    """How many of all threads decode beside the frames, where the process may use so many cores."""
+    return threads // CODEC_SHARE if min(threads, cores) >= CORES_TO_SPARE else 0
+
+
 class Engine:
-    """The weights of a talker and a codec on one backend."""
+    """The weights of a talker and a codec on one backend. codec_threads of all threads decode beside the frames; None: see above."""
 
     def __init__(
         self,
@@ -88,9 +94,16 @@ class Engine:
         clamp_fp16: bool = False,
         codec_chunk_s: float | None = None,
         kv_type: str = "f16",
+        codec_threads: int | None = None,
     ) -> None:
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 4096):
             raise ParameterError(f"threads is {threads!r}, valid are 1 to 4096 (default: every core this process may use)")
+        cores = lib.qt_cpu_default_threads()
+        n_threads, has_both = threads or cores, talker is not None and codec is not None
+        if codec_threads is not None and (
+            isinstance(codec_threads, bool) or not isinstance(codec_threads, int) or not 0 <= codec_threads < n_threads
+        ):
+            raise ParameterError(f"codec_threads is {codec_threads!r}, valid are 0 to {n_threads - 1}: fewer than the {n_threads} in all")
         if codec_chunk_s is not None and not (_is_number(codec_chunk_s) and math.isfinite(codec_chunk_s) and codec_chunk_s > 0):
             raise ParameterError(f"codec_chunk_s is {codec_chunk_s!r}, valid are seconds above 0")
         if kv_type not in KV_TYPES:
@@ -120,6 +133,12 @@ class Engine:
         self._paths = (talker, codec)
         self.facts = self._read_facts()
         self.backend_name = ffi.string(lib.qt_backend_name(handle)).decode("utf-8", "replace")
+        if codec_threads is None:
+            codec_threads = default_codec_threads(n_threads, cores) if has_both and self.backend_name.startswith("CPU ") else 0
+        self.codec_threads = codec_threads
+        if codec_threads:
+            _check(lib.qt_set_codec_threads(handle, codec_threads))
+            self.backend_name += f", {codec_threads} of them the codec's"
 
     def _read_facts(self) -> Facts:
         facts = ffi.new("struct qt_facts *")
@@ -273,11 +292,15 @@ class Session:
         _check(lib.qt_stream_prime(self._handle, _ints(planes), planes.shape[1], reused))
         return bool(reused[0])
 
-    def stream_push(self, codes: np.ndarray) -> np.ndarray:
-        """Samples float32 [frames * hop] of the next codes int32 [frames, G]: those of the one-pass decode, however they are split."""
+    def stream_push(self, codes: np.ndarray, *, beside: bool = False) -> np.ndarray:
+        """Samples float32 [frames * hop] of the next codes int32 [frames, G]: those of the one-pass decode, however they are split.
+
+        beside: on the codec's own threads, so that another thread may call step and predictor_* of this session meanwhile.
+        """
         planes = _planes(codes)
         samples = np.empty(planes.shape[1] * self.facts.hop_samples, np.float32)
-        _check(lib.qt_stream_push(self._handle, _ints(planes), planes.shape[1], _floats(samples)))
+        push = lib.qt_stream_push_beside if beside else lib.qt_stream_push
+        _check(push(self._handle, _ints(planes), planes.shape[1], _floats(samples)))
         return samples
 
     def codec_encode(self, samples: np.ndarray) -> np.ndarray:

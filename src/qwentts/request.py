@@ -1,6 +1,6 @@
 """One call to speak: its options, checked, and the speaking of its pieces as a series of chunks.
 
-options -> Request;  Request.chunks(session): pieces of text -> prompt rows -> frame loop -> codec stream -> Chunk, Chunk, ...
+options -> Request;  Request.speak(session, emit): pieces of text -> prompt rows -> frame loop -> codec stream -> emit(Chunk), ...
 The codec decodes 8 frames at a time, and at the end what is left; for a caller who streams it begins with 1, 2 and 4. Fused attention gives
 the same samples however frames are split, bit for bit; without it every caller's pushes begin with 1, 2 and 4.
 """
@@ -8,7 +8,7 @@ the same samples however frames are split, bit for bit; without it every caller'
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from .audio import silence
 from .engine import Session, Tap
 from .errors import Cancelled, ParameterError
 from .generate import CANCELLED, FrameLoop, Limits, frame_limit, interruptible
+from .pushes import Pushes
 from .settings import DEFAULTS, choose, choose_seed
 from .speech import PIECE_SILENCE_S, Chunk, Piece, worst
 from .split import sentences
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("none", "sentences")
 SILENT_PEAK = 1e-4  # -80 dB: nothing that anybody hears
+IN_HAND_S = 1.0  # of audio that a reader can play: so long may 8 frames take on the codec's own threads
 FIRST_FRAMES, MOST_FRAMES = 1, 8  # a push of 8 frames reads the codec's weights once for 0.64 s of audio
 
 
@@ -128,6 +130,8 @@ class Request(Call):
         self.instruct_ids = tts.tokenizer.encode(prompts.instruction(instruct)) if instruct else []
         self.streaming_text, self.max_new_tokens, self.guard = streaming_text, max_new_tokens, repetition_guard
         self.progress, self.tap = progress, tap
+        self.streams = streams
+        self._emits_since = self._emitted_s = 0.0
         self.first_frames = FIRST_FRAMES if streams or not tts.flash_attention else MOST_FRAMES
         self.pieces = sentences(text) if self._splits(split) else [text]
 
@@ -155,8 +159,21 @@ class Request(Call):
             self.warnings.append(f"voice has {there} but no {missing}: only its speaker embedding is used")
         return voice
 
-    def chunks(self, session: Session) -> Iterator[Chunk]:
-        """All audio; the caller gives the session back and then makes the last chunk with last()."""
+    def is_urgent(self) -> bool:
+        """What is decoded next must not wait: taking turns, or a reader who plays as it comes would soon have nothing to play."""
+        if self.tts.codec_threads == 0 or self.tap is not None:
+            return True
+        in_hand_s = self._emitted_s - (perf_counter() - self._emits_since) if self._emits_since else 0.0
+        return self.streams and in_hand_s < IN_HAND_S
+
+    def speak(self, session: Session, emit: Callable[[Chunk], None]) -> None:
+        """All audio, each chunk as soon as it is there; the caller gives the session back and then makes the last chunk with last()."""
+
+        def tell(chunk: Chunk) -> None:
+            self._emits_since = self._emits_since or perf_counter()
+            self._emitted_s += chunk.samples.size / rate
+            emit(chunk)
+
         rate = self.tts.facts.sample_rate
         self._runs: list[PieceRun] = []
         self._done: list[Piece] = []
@@ -165,10 +182,9 @@ class Request(Call):
         for i, text in enumerate(self.pieces):
             session.reset()
             gap = silence(PIECE_SILENCE_S if i else 0, rate)
-            run = PieceRun(self, session, text, (self.seed + i) % (1 << 64), n_frames, gap)
+            run = PieceRun(self, session, text, (self.seed + i) % (1 << 64), n_frames)
             self._runs.append(run)
-            for codes, samples in run:
-                yield Chunk(samples, rate, codes, self.seed, i)
+            run.speak(gap, lambda codes, samples, i=i: tell(Chunk(samples, rate, codes, self.seed, i)))
             self._tail = run.tail
             n_frames += run.n_frames
             start = at + gap.size if run.n_samples else at
@@ -177,7 +193,7 @@ class Request(Call):
             if run.finish_reason == CANCELLED:
                 return
             if i + 1 < len(self.pieces) and run.tail[1].size:
-                yield Chunk(run.tail[1], rate, run.tail[0], self.seed, i)
+                tell(Chunk(run.tail[1], rate, run.tail[0], self.seed, i))
 
     def last(self) -> Chunk:
         """The last chunk, with how the speech ended."""
@@ -208,46 +224,54 @@ class Request(Call):
 
 
 class PieceRun:
-    """One piece, spoken by a fresh session: iterates over (codes [n, G], samples [n * hop]) of whole pushes, the first behind the gap.
+    """One piece, spoken by a fresh session.
 
-    Afterwards: tail (what did not fill a push), finish_reason, n_frames, n_samples (the gap left out), max_frames, timings, peak,
-    first_audio, reused.
+    Afterwards: tail (what did not fill a push, or was not decoded any more), finish_reason, n_frames, n_samples (the gap left out),
+    max_frames, timings, peak, first_audio, reused.
     """
 
-    def __init__(self, request: Request, session: Session, text: str, seed: int, frames_before: int, gap: np.ndarray) -> None:
+    def __init__(self, request: Request, session: Session, text: str, seed: int, frames_before: int) -> None:
         self.request, self.session, self.text, self.seed = request, session, text, seed
-        self.timings: dict[str, float] = {"prime": 0.0, "codec": 0.0}
+        self.timings: dict[str, float] = {"prime": 0.0}
         self.reused: bool | None = None
         self.first_audio: float | None = None
         self.peak, self.n_frames, self.n_samples, self.max_frames = 0.0, 0, 0, 0
         self.finish_reason = CANCELLED
-        self._frames_before, self._gap = frames_before, gap
+        self._frames_before = frames_before
         facts = request.tts.facts
         self.tail = (np.empty((0, facts.n_code_groups), np.int32), np.empty(0, np.float32))
 
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def speak(self, gap: np.ndarray, emit: Callable[[np.ndarray, np.ndarray], None]) -> None:
+        """Say all: emit gets codes [n, G] and samples [n * hop] of whole pushes, the first of them behind the gap."""
+        request = self.request
+        pushes = Pushes(self.session, request.stop, emit, gap, request.is_urgent)
         loop: FrameLoop | None = None
         waiting: list[np.ndarray] = []
         try:
-            loop = self.loop()
-            self._prime()
-            size = self.request.first_frames
-            for codes in loop:
-                waiting.append(codes)
-                self.n_frames += 1
-                if self.request.progress is not None:
-                    self.request.progress(self._frames_before + self.n_frames)
-                if len(waiting) == size:
-                    samples = self._push(np.array(waiting))
-                    yield np.array(waiting), samples
-                    waiting, size = [], min(2 * size, MOST_FRAMES)
-            self.finish_reason = loop.finish_reason
-            if waiting and self.finish_reason != CANCELLED:
-                self.tail = (self.tail[0], self._push(np.array(waiting)))
+            with pushes:
+                loop = self.loop()
+                self._prime()
+                size = request.first_frames
+                for codes in loop:
+                    waiting.append(codes)
+                    self.n_frames += 1
+                    if request.progress is not None:
+                        request.progress(self._frames_before + self.n_frames)
+                    pushes.check()
+                    if len(waiting) == size:
+                        whole, waiting, size = np.array(waiting), [], min(2 * size, MOST_FRAMES)
+                        pushes.add(whole)
+                if loop.finish_reason != CANCELLED:
+                    pushes.drain()
+                    if waiting:
+                        self.tail = (np.array(waiting), pushes.decode(np.array(waiting)))
+                    self.finish_reason = loop.finish_reason
         except Cancelled:
-            self.finish_reason = CANCELLED
-        if waiting:
-            self.tail = (np.array(waiting), self.tail[1])
+            pass
+        if self.finish_reason == CANCELLED and (pushes.left or waiting):
+            self.tail = (np.concatenate([*pushes.left, *(row[None] for row in waiting)]), self.tail[1])
+        self.n_samples, self.peak, self.first_audio = pushes.n_samples, pushes.peak, pushes.first_audio
+        self.timings |= {"codec": pushes.seconds, "codec_beside": pushes.seconds_beside}
         if loop is not None:
             self.timings.update(loop.timings)
 
@@ -283,18 +307,6 @@ class PieceRun:
         assert codes is not None
         self.reused = interruptible(self.session, lambda: self.session.stream_prime(codes), self.request.stop)
         self.timings["prime"] += perf_counter() - start
-
-    def _push(self, codes: np.ndarray) -> np.ndarray:
-        start = perf_counter()
-        samples = interruptible(self.session, lambda: self.session.stream_push(codes), self.request.stop)
-        now = perf_counter()
-        self.timings["codec"] += now - start
-        self.peak = max(self.peak, float(np.abs(samples).max()))
-        self.n_samples += samples.size
-        if self.first_audio is not None:
-            return samples
-        self.first_audio = now
-        return np.concatenate([self._gap, samples])
 
 
 def _check_text(name: str, text: str, *, may_be_blank: bool = False) -> None:

@@ -67,8 +67,9 @@ class Speech:
     seed: int
     finish_reason: str
     max_frames: int  # the frame limit that applied (of the last piece)
-    # seconds: prime (the decoder hears the reference), prefill, talker, predictor, sampling, codec, total; first_audio from the start to
-    # the first decoded samples: of synthesize those of its first 8 frames, of stream that of its first frame
+    # seconds: prime (the decoder hears the reference), prefill, talker, predictor, sampling, codec, codec_beside (of codec, while the next
+    # frames were made: TTS(codec_threads)), total; first_audio from the start to the first decoded samples: of synthesize those of its
+    # first 8 frames, of stream those of its first frame
     timings: Mapping[str, float]
     warnings: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()

@@ -1,6 +1,6 @@
 """A stream of chunks made ahead of its reader: a worker thread, a bounded queue, and a generator that ends both.
 
-chunks (an iterator that computes) -> worker -> at most QUEUE_CHUNKS waiting -> generator -> reader
+speak(emit), in a worker -> emit, in any thread -> at most QUEUE_CHUNKS waiting -> generator -> reader
 Up to that bound a slow reader does not slow the computation. Closing or dropping the generator stops the worker within its current
 computation, and so does the end of the program.
 """
@@ -11,7 +11,7 @@ import atexit
 import threading
 import weakref
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from .errors import ParameterError
@@ -21,19 +21,20 @@ from .speech import Chunk
 if TYPE_CHECKING:
     from .request import Call
 
+Speak = Callable[[Callable[[Chunk], None]], None]  # computes chunks and gives each to the function it is given
 QUEUE_CHUNKS = 64  # of 8 frames each, the first three aside: 40 s of audio at 12.5 frames a second, 4 MB
 JOIN_S = 10.0  # a worker ends within one computation; a collector that runs while a lock is held must not wait for ever
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
 class Worker:
-    """Runs an iterator of chunks in a thread of its own."""
+    """Speaks in a thread of its own."""
 
-    def __init__(self, call: Call, chunks: Iterator[Chunk]) -> None:
-        self._call, self._chunks = call, chunks
+    def __init__(self, call: Call, speak: Speak) -> None:
+        self._call, self._speak = call, speak
         self._waiting: deque[Chunk] = deque()
         self._changed = threading.Condition()
-        self._finished = self._stopped = False
+        self._finished = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="qwentts-stream", daemon=True)
         _workers.add(self)
@@ -41,14 +42,10 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            for chunk in self._chunks:
-                self._put(chunk)
-                if self._stopped:
-                    break
+            self._speak(self._put)
         except BaseException as error:  # handed to the reader
             self._error = error
         finally:
-            self._chunks.close()  # type: ignore[attr-defined]  # gives the session back
             with self._changed:
                 self._finished = True
                 self._changed.notify_all()
@@ -75,7 +72,6 @@ class Worker:
 
     def stop(self) -> None:
         """End the computation and wait for it."""
-        self._stopped = True
         if self._thread.is_alive():
             self._call.interrupt()
             with self._changed:
@@ -94,8 +90,8 @@ def _stop_all() -> None:
 class Stream(Generator[Chunk, None, None]):
     """A generator of chunks that any thread may close: a reader that waits in another one then gets a last chunk that says `cancelled`."""
 
-    def __init__(self, call: Call, chunks: Iterator[Chunk]) -> None:
-        self._call, self._chunks = call, _ahead(call, chunks)
+    def __init__(self, call: Call, speak: Speak) -> None:
+        self._call, self._chunks = call, _ahead(call, speak)
 
     def send(self, value: None) -> Chunk:
         """The next chunk."""
@@ -115,13 +111,13 @@ class Stream(Generator[Chunk, None, None]):
             self._call.interrupt()
 
 
-def deliver(call: Call, chunks: Iterator[Chunk]) -> Stream:
-    """The chunks, computed ahead from the first request for one on."""
-    return Stream(call, chunks)
+def deliver(call: Call, speak: Speak) -> Stream:
+    """The chunks of speak, computed ahead from the first request for one on."""
+    return Stream(call, speak)
 
 
-def _ahead(call: Call, chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
-    worker = Worker(call, chunks)
+def _ahead(call: Call, speak: Speak) -> Generator[Chunk, None, None]:
+    worker = Worker(call, speak)
     try:
         while (chunk := worker.get()) is not None:
             yield chunk

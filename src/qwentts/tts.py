@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any
@@ -54,6 +55,9 @@ def demo_files() -> tuple[Path, Path]:
 class TTS:
     """A voice model, loaded: the demonstration voice, two files, or a name such as `0.6b-customvoice` (hub.py).
 
+    threads is how many compute in all; codec_threads of them decode while the others make frames (0: they take turns; None: a quarter
+    of them where this process may use four cores or more, else 0). The bytes are the same with any.
+
     >>> from qwentts import TTS
     >>> with TTS() as tts:                         # the demonstration voice in the package
     ...     speech = tts.synthesize("Hello world.")
@@ -72,6 +76,7 @@ class TTS:
         clamp_fp16: bool = False,
         codec_chunk_s: float | None = None,
         kv_type: str = "f16",
+        codec_threads: int | None = None,
     ) -> None:
         model, codec = hub.resolve(model, codec)
         if (model is None) != (codec is None):
@@ -86,12 +91,12 @@ class TTS:
         try:
             self._engine = Engine(
                 model, codec, backend=backend, threads=threads, flash_attention=flash_attention, clamp_fp16=clamp_fp16,
-                codec_chunk_s=codec_chunk_s, kv_type=kv_type,
+                codec_chunk_s=codec_chunk_s, kv_type=kv_type, codec_threads=codec_threads,
             )  # fmt: skip
         finally:
             reading.join()
         self.info = read_talker_info(self._engine.file(TALKER))
-        self.facts, self.flash_attention = self._engine.facts, bool(flash_attention)
+        self.facts, self.flash_attention, self.codec_threads = self._engine.facts, bool(flash_attention), self._engine.codec_threads
         self.tokenizer = reading.result()
         trim_memory()  # what the vocabulary was made from: 18 MB of 40
         self._idle: list[Session] = [self._engine.session()]
@@ -150,7 +155,9 @@ class TTS:
         within a frame. progress is called with the number of frames so far, tap with every named stage (slow).
         """
         options = {name: value for name, value in locals().items() if name != "self"}
-        return collect(self._chunks(Request(self, **options, streams=False)))
+        chunks: list[Chunk] = []
+        self._speak(Request(self, **options, streams=False), chunks.append)
+        return collect(chunks)
 
     def stream(
         self,
@@ -185,7 +192,7 @@ class TTS:
         """
         options = {name: value for name, value in locals().items() if name != "self"}
         request = Request(self, **options)
-        return deliver(request, self._chunks(request))
+        return deliver(request, partial(self._speak, request))
 
     def clone(self, audio: Any, text: str | None = None, *, pad_silence: bool = True, max_clip_s: float = MAX_CLIP_S) -> Voice:
         """The voice of a reference recording, for base models: a path, bytes, a file object or (array, rate), of any rate and channels.
@@ -242,17 +249,17 @@ class TTS:
         self._voice_rows[key] = rows
         return rows
 
-    def _chunks(self, request: Request) -> Generator[Chunk, None, None]:
+    def _speak(self, request: Request, emit: Callable[[Chunk], None]) -> None:
         """What the request says, the last chunk after the session is free again."""
         with self._session(request) as session:
             try:
                 if request.tap is not None:
                     session.set_tap(request.tap)
-                yield from request.chunks(session)
+                request.speak(session, emit)
             finally:
                 if request.tap is not None:
                     session.set_tap(None)
-        yield request.last()
+        emit(request.last())
 
     @contextmanager
     def _session(self, call: Call) -> Iterator[Session]:

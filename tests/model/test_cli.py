@@ -123,7 +123,7 @@ def test_json_reports_the_run_and_length_is_a_warning_with_exit_code_0(tmp_path)
     figures = json.loads(result.stdout)
     assert result.returncode == 0
     assert (figures["finish_reason"], figures["seed"], figures["frames"], figures["max_frames"]) == ("length", 4, 5, 5)
-    assert set(figures["timings_s"]) == {"load", "prime", "prefill", "talker", "predictor", "sampling", "codec", "total"}
+    assert set(figures["timings_s"]) == {"load", "prime", "prefill", "talker", "predictor", "sampling", "codec", "codec_beside", "total"}
     assert 0 < figures["first_audio"] <= figures["timings_s"]["total"]
     assert result.err.startswith("qwentts: warning: finish reason length: the frame limit (5) was reached") and result.err.count("\n") == 1
 

@@ -33,23 +33,23 @@ class Source:
     def cancel(self):  # what a session does
         self.cancels += 1
 
-    def __iter__(self):
+    def speak(self, emit):
         try:
             for i in range(self.n):
                 if self.call.stop.is_set():
-                    yield chunk(i, "cancelled")
+                    emit(chunk(i, "cancelled"))
                     return
                 time.sleep(self.pause_s)
                 self.made += 1
-                yield chunk(i)
+                emit(chunk(i))
             if self.error is not None:
                 raise self.error
-            yield chunk(self.n, "stop")
+            emit(chunk(self.n, "stop"))
         finally:
             self.closed.set()
 
     def stream(self):
-        return deliver(self.call, iter(self))
+        return deliver(self.call, self.speak)
 
 
 def n_workers():
