@@ -12,14 +12,14 @@
 
 struct conv conv_load(struct weights * weights, int64_t n_in, int64_t n_out, const char * name) {
     return (struct conv) {
-        .weight = weights_kernel(weights, 1, CONV_MAX_KERNEL, n_in, n_out, "%s.weight", name),
+        .weight = weights_packed(weights, weights_kernel(weights, 1, CONV_MAX_KERNEL, n_in, n_out, "%s.weight", name), 0),
         .bias = weights_vector(weights, n_out, "%s.bias", name),
     };
 }
 
 struct conv conv_transposed_load(struct weights * weights, int64_t n_in, int64_t n_out, int stride, const char * name) {
     struct conv conv = {
-        .weight = weights_kernel(weights, stride, CONV_MAX_KERNEL, n_out, n_in, "%s.weight", name),
+        .weight = weights_packed(weights, weights_kernel(weights, stride, CONV_MAX_KERNEL, n_out, n_in, "%s.weight", name), stride),
         .bias = weights_vector(weights, n_out, "%s.bias", name),
     };
     if (weights->status == QT_STATUS_OK && ggml_is_quantized(conv.weight->type)) {

@@ -8,12 +8,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum qt_status codec_load(struct codec * codec, struct weights * weights, const struct codec_sizes * sizes, ggml_backend_t backend) {
+enum qt_status codec_load(struct codec * codec, struct weights * weights, const struct codec_sizes * sizes, ggml_backend_t backend, int n_threads) {
     codec->sizes = *sizes;
+    QT_TRY(weights_pack_begin(weights, backend));
     QT_TRY(codec_rvq_load(&codec->rvq, weights, sizes));
     QT_TRY(codec_transformer_load(&codec->transformer, weights, sizes));
     QT_TRY(codec_upsample_load(&codec->upsample, weights, sizes));
-    return codec_dac_load(&codec->dac, weights, sizes, backend);
+    QT_TRY(codec_dac_load(&codec->dac, weights, sizes, backend));
+    return weights_copy_end(weights, backend, n_threads);
 }
 
 void codec_free(struct codec * codec) {

@@ -29,7 +29,7 @@ struct codec_codes {
     int n_frames;
 };
 
-enum qt_status codec_load(struct codec * codec, struct weights * weights, const struct codec_sizes * sizes, ggml_backend_t backend);
+enum qt_status codec_load(struct codec * codec, struct weights * weights, const struct codec_sizes * sizes, ggml_backend_t backend, int n_threads);
 void codec_free(struct codec * codec);
 
 /* Convolutions of the decoder: a bound on the tensors of a carry. */

@@ -126,7 +126,7 @@ static enum qt_status load(struct qt_context * c, const struct qt_init_params * 
     }
     if (c->codec_file) {
         QT_TRY(weights_init(&c->codec_weights, c->codec_file, device));
-        QT_TRY(codec_load(&c->codec, &c->codec_weights, &codec, c->backend));
+        QT_TRY(codec_load(&c->codec, &c->codec_weights, &codec, c->backend, params->n_threads ? params->n_threads : ggml_cpu_default_n_threads()));
         values_warn(c->codec_file, c->facts.speaker_size ? "" : "tok_dec."); /* who cannot clone leaves the encoder alone */
         double chunk_frames = round((double) params->codec_chunk_sec * codec.sample_rate / codec.hop_samples);
         c->codec_chunk_frames = chunk_frames < 1 ? 1 : chunk_frames < CHUNK_MAX_FRAMES ? (int) chunk_frames : CHUNK_MAX_FRAMES;

@@ -6,6 +6,8 @@
 #include "tensor_policy.h"
 #include "values.h"
 
+#include <ggml-cpu.h>
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,15 +55,15 @@ static int64_t tensor_bytes(const struct qt_file * file) {
     return n_bytes;
 }
 
-enum qt_status weights_copy_begin(struct weights * w) {
+/* Makes w->copy, unless copies are unwanted. */
+static enum qt_status plan_copies(struct weights * w) {
     const char * wish = getenv("QWENTTS_WEIGHTS");
     if (wish && *wish && strcmp(wish, "mapped") != 0 && strcmp(wish, "copied") != 0) {
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "QWENTTS_WEIGHTS is '%.64s', valid: mapped, copied", wish);
     }
     int64_t n_bytes = tensor_bytes(w->file), n_free = memory_available_bytes();
     bool given = wish && *wish;
-    w->copying = given ? strcmp(wish, "copied") == 0 : n_bytes <= n_free / 2;
-    if (!w->copying) {
+    if (!(given ? strcmp(wish, "copied") == 0 : n_bytes <= n_free / 2)) {
         log_write(QT_LOG_INFO, "%s: %lld MB of weights are used in the file, %lld MB of memory are free", w->file->path, (long long) (n_bytes >> 20),
                   (long long) (n_free >> 20));
         return QT_STATUS_OK;
@@ -70,8 +72,22 @@ enum qt_status weights_copy_begin(struct weights * w) {
     return w->copy ? QT_STATUS_OK : QT_FAIL(QT_STATUS_OOM, "%s: no memory for the list of its tensors", w->file->path);
 }
 
+enum qt_status weights_copy_begin(struct weights * w) {
+    QT_TRY(plan_copies(w));
+    w->copying = w->copy != NULL;
+    return QT_STATUS_OK;
+}
+
+enum qt_status weights_pack_begin(struct weights * w, ggml_backend_t backend) {
+    if (ggml_backend_cpu_kernel_buffer_type(backend)) {
+        QT_TRY(plan_copies(w));
+    }
+    w->packing = w->copy != NULL;
+    return QT_STATUS_OK;
+}
+
 enum qt_status weights_copy_end(struct weights * w, ggml_backend_t backend, int n_threads) {
-    w->copying = false;
+    w->copying = w->packing = false;
     return w->copy ? weights_copy_run(w->copy, backend, n_threads) : QT_STATUS_OK;
 }
 
@@ -201,4 +217,13 @@ struct ggml_tensor * weights_kernel(struct weights * weights, int k_min, int k_m
     char name[NAME_BYTES];
     FORMAT_NAME(name, fmt);
     return taken(weights, require(weights, name, 3, (int64_t[3]) { 0, n_in, n_out }, k_min, k_max));
+}
+
+struct ggml_tensor * weights_packed(struct weights * weights, struct ggml_tensor * kernel, int stride) {
+    if (!kernel || !weights->packing || !ggml_cpu_can_pack_kernel(kernel, stride)) {
+        return kernel;
+    }
+    struct ggml_tensor * packed = weights_copy_add(weights->copy, &kernel, 1);
+    ggml_cpu_set_kernel_stride(packed, stride);
+    return packed;
 }

@@ -16,6 +16,7 @@ struct weights {
     ggml_backend_buffer_t buffer; /* over the mapping */
     struct weights_copy * copy;   /* NULL: every tensor is used in the mapping */
     bool copying;                 /* what is asked for now is copied */
+    bool packing;                 /* kernels given to weights_packed now are */
     enum qt_status status;
 };
 
@@ -33,6 +34,9 @@ void weights_free(struct weights * weights);
 /* What is asked for from here to the end is copied, but for tables, unless the file is large for the memory that is free: over half of it.
  * QWENTTS_WEIGHTS=mapped or copied decides otherwise. */
 enum qt_status weights_copy_begin(struct weights * weights);
+/* From here to weights_copy_end nothing is copied but kernels that weights_packed is asked for, where the backend has an order of its own for them; else, and
+ * where weights_copy_begin would not copy, they stay in the file. */
+enum qt_status weights_pack_begin(struct weights * weights, ggml_backend_t backend);
 enum qt_status weights_copy_end(struct weights * weights, ggml_backend_t backend, int n_threads);
 /* Loading is done: pages of the file that it looked at (header, vocabulary, values it checked) leave this process until they are used. */
 void weights_rest(const struct weights * weights);
@@ -53,5 +57,8 @@ void weights_join(struct weights * weights, struct weights_joined * joined, int6
                   const char * prefix_fmt, ...) QT_PRINTF(7, 8);
 /* [K, n_in, n_out] with any K from k_min to k_max (K is ne[0]). */
 struct ggml_tensor * weights_kernel(struct weights * weights, int k_min, int k_max, int64_t n_in, int64_t n_out, const char * fmt, ...) QT_PRINTF(6, 7);
+
+/* What a graph reads in place of a kernel (NULL: NULL) that convolutions alone read; stride 0, or that of transposed ones. */
+struct ggml_tensor * weights_packed(struct weights * weights, struct ggml_tensor * kernel, int stride);
 
 #endif

@@ -26,7 +26,7 @@ struct piece {
 
 struct weights_copy {
     struct ggml_context * tensors;
-    ggml_backend_buffer_t buffer, packed;
+    ggml_backend_buffer_t buffer, packed, kernels;
     struct piece * pieces;
     int64_t n_pieces;
 };
@@ -49,6 +49,7 @@ void weights_copy_free(struct weights_copy * copy) {
     if (copy) {
         ggml_backend_buffer_free(copy->buffer);
         ggml_backend_buffer_free(copy->packed);
+        ggml_backend_buffer_free(copy->kernels);
         ggml_free(copy->tensors);
         free(copy->pieces);
         free(copy);
@@ -122,21 +123,21 @@ static void * copy_pieces(void * arg) {
     return NULL;
 }
 
-/* Matrices that the backend would rather have in an order of its own get their memory, one after the other. */
-static bool alloc_packed(struct weights_copy * copy, ggml_backend_buffer_type_t type) {
-    size_t at = 0, align = ggml_backend_buft_get_alignment(type);
-    for (struct ggml_tensor * t = ggml_get_first_tensor(copy->tensors); t; t = ggml_get_next_tensor(copy->tensors, t)) {
-        at += ggml_cpu_can_pack(t) ? GGML_PAD(ggml_backend_buft_get_alloc_size(type, t), align) : 0;
+/* Tensors that the backend would rather have in an order of its own get their memory, one after the other. type NULL: it has none. */
+static bool alloc_packed(struct weights_copy * copy, ggml_backend_buffer_type_t type, bool (*fits)(const struct ggml_tensor * t), ggml_backend_buffer_t * buffer) {
+    size_t at = 0, align = type ? ggml_backend_buft_get_alignment(type) : 1;
+    for (struct ggml_tensor * t = ggml_get_first_tensor(copy->tensors); t && type; t = ggml_get_next_tensor(copy->tensors, t)) {
+        at += fits(t) ? GGML_PAD(ggml_backend_buft_get_alloc_size(type, t), align) : 0;
     }
-    copy->packed = at > 0 ? ggml_backend_buft_alloc_buffer(type, at) : NULL;
-    if (!copy->packed) {
+    *buffer = at > 0 ? ggml_backend_buft_alloc_buffer(type, at) : NULL;
+    if (!*buffer) {
         return at == 0;
     }
-    ggml_backend_buffer_set_usage(copy->packed, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    char * base = ggml_backend_buffer_get_base(copy->packed);
+    ggml_backend_buffer_set_usage(*buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    char * base = ggml_backend_buffer_get_base(*buffer);
     for (struct ggml_tensor * t = ggml_get_first_tensor(copy->tensors); t; t = ggml_get_next_tensor(copy->tensors, t)) {
-        if (ggml_cpu_can_pack(t)) {
-            ggml_backend_tensor_alloc(copy->packed, t, base);
+        if (fits(t)) {
+            ggml_backend_tensor_alloc(*buffer, t, base);
             base += GGML_PAD(ggml_backend_buft_get_alloc_size(type, t), align);
         }
     }
@@ -147,13 +148,19 @@ enum qt_status weights_copy_run(struct weights_copy * copy, ggml_backend_t backe
     if (copy->n_pieces == 0) {
         return QT_STATUS_OK;
     }
-    ggml_backend_buffer_type_t packed = ggml_backend_cpu_packed_buffer_type(backend);
-    bool ok = !packed || alloc_packed(copy, packed);
-    copy->buffer = ok ? ggml_backend_alloc_ctx_tensors(copy->tensors, backend) : NULL;
-    if (!copy->buffer) {
+    bool ok = alloc_packed(copy, ggml_backend_cpu_packed_buffer_type(backend), ggml_cpu_can_pack, &copy->packed) &&
+              alloc_packed(copy, ggml_backend_cpu_kernel_buffer_type(backend), ggml_cpu_is_kernel, &copy->kernels);
+    bool all = ok; /* have memory */
+    for (struct ggml_tensor * t = ggml_get_first_tensor(copy->tensors); t; t = ggml_get_next_tensor(copy->tensors, t)) {
+        all = all && t->buffer;
+    }
+    copy->buffer = ok && !all ? ggml_backend_alloc_ctx_tensors(copy->tensors, backend) : NULL;
+    if (!all && !copy->buffer) {
         return QT_FAIL(QT_STATUS_OOM, "no memory for the weights of %lld tensors (QWENTTS_WEIGHTS=mapped uses them in the file)", (long long) copy->n_pieces);
     }
-    ggml_backend_buffer_set_usage(copy->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    if (copy->buffer) {
+        ggml_backend_buffer_set_usage(copy->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    }
     struct copy_job job = { .copy = copy };
     atomic_init(&job.next, 0);
     atomic_init(&job.failed, false);

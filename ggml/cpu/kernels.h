@@ -43,6 +43,8 @@ struct cpu_kernels {
     cpu_op_fn ops[GGML_OP_COUNT];          /* NULL: nothing to compute (views) */
     cpu_scratch_fn scratch[GGML_OP_COUNT]; /* NULL: none */
     bool (*multiplies_packed)(void);       /* whether MUL_MAT takes matrices of packed.h */
+    bool (*convolves_packed)(void);        /* whether convolutions take kernels of packed_kernel.h */
+    bool (*pack_kernel)(const struct ggml_tensor * kernel, int64_t stride, void * out); /* a quick way for some of them; false: not for this one */
     /* Two nodes in a row as one, where the first one's result is read by the second alone and stays unwritten. Whether they are taken so depends on the two
      * nodes alone, and what the second gives is bit for bit the same. */
     bool (*pairs)(const struct ggml_tensor * first, const struct ggml_tensor * second);

@@ -26,6 +26,8 @@ OPS_WITH_SCRATCH(X)
 #define TEXT(x) TEXT2(x)
 
 bool KERNEL(mul_packed_exists)(void);
+bool KERNEL(conv_packed_exists)(void);
+bool KERNEL(conv_pack_kernel)(const struct ggml_tensor * kernel, int64_t stride, void * out);
 bool KERNEL(conv_pairs)(const struct ggml_tensor * first, const struct ggml_tensor * second);
 void KERNEL(conv_pair)(const struct cpu_task * task, struct ggml_tensor * first, struct ggml_tensor * second);
 size_t KERNEL(conv_pair_scratch)(const struct ggml_tensor * first, const struct ggml_tensor * second, int nth);
@@ -44,6 +46,8 @@ const struct cpu_kernels KERNEL(cpu_kernels) = {
 #undef X
     },
     .multiplies_packed = KERNEL(mul_packed_exists),
+    .convolves_packed = KERNEL(conv_packed_exists),
+    .pack_kernel = KERNEL(conv_pack_kernel),
     .pairs = KERNEL(conv_pairs),
     .pair = KERNEL(conv_pair),
     .pair_scratch = KERNEL(conv_pair_scratch),

@@ -22,6 +22,12 @@ ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void);
  * ggml_mul_mat may read them there. set and get take whole rows, as files hold them, and may be called by several threads. */
 ggml_backend_buffer_type_t ggml_backend_cpu_packed_buffer_type(ggml_backend_t backend);
 bool ggml_cpu_can_pack(const struct ggml_tensor * matrix);
+/* The same for F16 kernels of convolutions, once it is said of each what it is for: stride 0, ggml_conv_1d and _causal, else ggml_conv_transpose_1d_causal of that
+ * stride, which alone may read it there. set and get take whole kernels. */
+ggml_backend_buffer_type_t ggml_backend_cpu_kernel_buffer_type(ggml_backend_t backend);
+bool ggml_cpu_can_pack_kernel(const struct ggml_tensor * kernel, int stride);
+void ggml_cpu_set_kernel_stride(struct ggml_tensor * kernel, int stride);
+bool ggml_cpu_is_kernel(const struct ggml_tensor * tensor); /* whether its stride was said */
 
 /* Facts for --caps and messages. */
 const char * ggml_cpu_tier_name(ggml_backend_t backend);      /* "avx2" */

@@ -240,28 +240,53 @@ static void check_bounds(struct op_run * r, const struct op_metrics * m, struct 
     }
 }
 
-/* The same product with its matrix in the backend's packed memory, where it has such: within the same bounds, and the matrix comes back as it went in. */
+/* Weights of a product or convolution in memory of the backend's own order, if it has such for them; NULL: no. */
+static struct ggml_tensor * new_packed(struct op_run * r, struct ggml_context * ctx, const struct ggml_tensor * node, ggml_backend_buffer_t * buffer) {
+    const struct ggml_tensor * a = node->src[0];
+    const bool transposed = node->op == GGML_OP_CONV_TRANSPOSE_1D;
+    const int stride = transposed ? r->c->p[0] : 0;
+    ggml_backend_buffer_type_t type = NULL;
+    if (node->op == GGML_OP_MUL_MAT && r->c->p[0] != GGML_PREC_F32 && ggml_cpu_can_pack(a)) {
+        type = ggml_backend_cpu_packed_buffer_type(r->backend);
+    } else if ((node->op == GGML_OP_CONV_1D || transposed) && ggml_cpu_can_pack_kernel(a, stride)) {
+        type = ggml_backend_cpu_kernel_buffer_type(r->backend);
+    }
+    if (!type) {
+        return NULL;
+    }
+    struct ggml_tensor * packed = ggml_new_tensor_3d(ctx, a->type, a->ne[0], a->ne[1], a->ne[2]);
+    if (node->op != GGML_OP_MUL_MAT) {
+        ggml_cpu_set_kernel_stride(packed, stride);
+    }
+    *buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, type);
+    GGML_ASSERT(*buffer);
+    memset(ggml_backend_buffer_get_base(*buffer), 0xff, ggml_backend_buffer_get_size(*buffer)); /* what nobody sets is NaN */
+    return packed;
+}
+
+/* The same with weights in the backend's packed memory, where it has such: within the same bounds, and the weights come back as they went in. */
 static void run_packed(struct op_run * r, struct op_guard * g, struct ggml_cgraph * graph, struct ggml_tensor * node, const struct ref_op * ref,
                        struct op_result * result) {
-    ggml_backend_buffer_type_t type = ggml_backend_cpu_packed_buffer_type(r->backend);
     struct ggml_tensor * a = node->src[0];
-    if (!type || node->op != GGML_OP_MUL_MAT || r->c->p[0] == GGML_PREC_F32 || !ggml_cpu_can_pack(a)) {
+    struct ggml_context * ctx = new_context(1);
+    ggml_backend_buffer_t buffer = NULL;
+    struct ggml_tensor * packed = new_packed(r, ctx, node, &buffer);
+    if (!packed) {
+        ggml_free(ctx);
         return;
     }
     const size_t a_bytes = ggml_nbytes(a);
     const uint8_t * values = g->image + ((uint8_t *) a->data - g->base);
-    struct ggml_context * ctx = new_context(1);
-    struct ggml_tensor * packed = ggml_new_tensor_2d(ctx, a->type, a->ne[0], a->ne[1]);
-    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, type);
     uint8_t * back = malloc(a_bytes);
-    GGML_ASSERT(buffer && back);
-    memset(ggml_backend_buffer_get_base(buffer), 0xff, ggml_backend_buffer_get_size(buffer)); /* what nobody sets is NaN */
-    const size_t first = ggml_row_size(a->type, a->ne[0]) * 3; /* in two parts, neither of whole groups */
+    GGML_ASSERT(back);
+    const size_t first = node->op == GGML_OP_MUL_MAT ? ggml_row_size(a->type, a->ne[0]) * 3 : 0; /* matrices in two parts, neither of whole groups */
     ggml_backend_tensor_set(packed, values + first, first, a_bytes - first);
-    ggml_backend_tensor_set(packed, values, 0, first);
+    if (first > 0) {
+        ggml_backend_tensor_set(packed, values, 0, first);
+    }
     ggml_backend_tensor_get(packed, back, 0, a_bytes);
     if (memcmp(back, values, a_bytes) != 0) {
-        fail(r, "a packed matrix is read back with other bytes than it was set with");
+        fail(r, "packed weights are read back with other bytes than they were set with");
     }
     node->src[0] = packed;
     size_t n_bytes;

@@ -2,12 +2,14 @@
 
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import MODES, tiny_files
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
 
+import qwentts
 from qwentts import ModelFileError, ParameterError
 from qwentts.engine import Engine
 
@@ -75,6 +77,18 @@ def test_copied_and_mapped_weights_give_the_same_bytes(monkeypatch, tmp_path, mo
     monkeypatch.setenv("QWENTTS_WEIGHTS", "copied")
     assert np.isfinite(mapped).all() and np.unique(mapped).size > 100
     assert np.array_equal(speak(path), mapped)
+
+
+def test_packed_and_mapped_kernels_of_the_codec_give_the_same_bytes(monkeypatch):
+    path = next((Path(qwentts.__file__).parent / "voices" / "demo").glob("qwen-tokenizer-*.gguf"))
+    heard = []
+    for wish in ("mapped", "copied"):
+        monkeypatch.setenv("QWENTTS_WEIGHTS", wish)
+        engine = Engine(None, path, threads=2)
+        codes = np.random.default_rng(5).integers(0, 64, (9, engine.facts.n_code_groups), dtype=np.int32)
+        heard.append(engine.session().decode(codes))
+        engine.close()
+    assert np.unique(heard[0]).size > 100 and np.array_equal(heard[0], heard[1])
 
 
 def test_copied_weights_outlive_a_file_that_is_cut_in_the_middle_of_a_call(monkeypatch, tmp_path):

@@ -212,15 +212,15 @@ AMX_INLINE void amx_run(const struct amx_job * job, const bool w_rows, int order
     }
 }
 
-/* Each part is the nearest to what the ones before leave: three lose no bit of a float, one or two none of BF16 or F16. Were they cut, the second would be
- * twice as large, and with it what products leave out. */
+/* Each part is the nearest to what the ones before leave: three lose no bit of a float, one or two none of BF16 or F16. Of three, parts may be cut instead: the
+ * second is then up to twice as large, which matters only where products with it are left out. */
 AMX_INLINE __m512 amx_top(__m512 v) { return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int) 0xffff0000u))); }
 
 /* What has the nearest BF16 in its upper half, ties away from zero. The second part of a NaN whose payload this wraps around is still one. */
 AMX_INLINE __m512 amx_near(__m512 v) { return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x8000))); }
 
 /* The next part of two vectors in the order of their lanes, lo first; both keep the rest. */
-AMX_INLINE __m512i amx_next_row(const int parts, __m512 * lo, __m512 * hi) {
+AMX_INLINE __m512i amx_next_row(const bool cut, const int parts, __m512 * lo, __m512 * hi) {
     __m512i part;
     if (parts < 3) {
         part = (__m512i) _mm512_cvtne2ps_pbh(*hi, *lo);
@@ -229,7 +229,7 @@ AMX_INLINE __m512i amx_next_row(const int parts, __m512 * lo, __m512 * hi) {
         return part;
     }
     const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    const __m512 near_lo = amx_near(*lo), near_hi = amx_near(*hi);
+    const __m512 near_lo = cut ? *lo : amx_near(*lo), near_hi = cut ? *hi : amx_near(*hi);
     part = _mm512_permutex2var_epi16(_mm512_castps_si512(near_lo), upper, _mm512_castps_si512(near_hi));
     *lo = vf_sub(*lo, amx_top(near_lo));
     *hi = vf_sub(*hi, amx_top(near_hi));
@@ -273,11 +273,11 @@ static inline void amx_pack_pair(const float * even, const float * odd, int64_t 
     }
 }
 
-/* 32 values as two vectors, into their rows of the parts' tiles. */
+/* 32 values as two vectors, into their rows of the parts' tiles; of three parts, they are cut. */
 AMX_INLINE void amx_pack_row(__m512 lo, __m512 hi, const int parts, char * out) {
 #pragma GCC unroll 3
     for (int p = 0; p < parts; p++) {
-        _mm512_store_si512(out + p * 2 * AMX_TILE, amx_next_row(parts, &lo, &hi));
+        _mm512_store_si512(out + p * 2 * AMX_TILE, amx_next_row(true, parts, &lo, &hi));
     }
 }
 

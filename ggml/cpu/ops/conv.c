@@ -6,6 +6,7 @@
  * The pair (block, rows) is the unit that threads share out. Where the tier has AMX tiles, conv_amx.c computes all but the narrowest. */
 #include "conv.h"
 #include "conv_amx.h"
+#include "conv_amx_weights.h"
 #include "tile.h"
 
 #define BLOCK_FLOATS (192 * 1024) /* of input a block may take: 768 KB of a 1-2 MB L2 cache */
@@ -43,6 +44,25 @@ size_t KERNEL(cpu_scratch_conv_1d)(const struct ggml_tensor * dst, int nth) {
     }
 #endif
     return conv_plan_of(dst, nth).thread_bytes * (size_t) nth;
+}
+
+bool KERNEL(conv_packed_exists)(void) {
+#if defined(QT_TIER_AMX)
+    return true;
+#else
+    return false;
+#endif
+}
+
+bool KERNEL(conv_pack_kernel)(const struct ggml_tensor * kernel, int64_t stride, void * out) {
+#if defined(QT_TIER_AMX)
+    return KERNEL(conv_weights_order)(kernel, stride, out);
+#else
+    GGML_UNUSED(kernel);
+    GGML_UNUSED(stride);
+    GGML_UNUSED(out);
+    return false;
+#endif
 }
 
 /* Whether the result of first stays unwritten: the builder says that second alone reads it. */

@@ -46,7 +46,8 @@ struct amx_plan {
 bool KERNEL(conv_amx_takes)(const struct ggml_tensor * dst) {
     const struct ggml_tensor * a = dst->src[CONV_SRC_KERNEL];
     if (dst->op == GGML_OP_CONV_TRANSPOSE_1D) {
-        return a->ne[1] * ggml_get_op_params_i32(dst, 0) >= CHANNELS_LEAST && a->ne[2] >= CHANNELS_LEAST;
+        const int64_t stride = ggml_get_op_params_i32(dst, 0);
+        return stride > 1 && a->ne[1] * stride >= CHANNELS_LEAST && a->ne[2] >= CHANNELS_LEAST;
     }
     return a->ne[1] >= CHANNELS_LEAST && a->ne[2] >= CHANNELS_LEAST;
 }

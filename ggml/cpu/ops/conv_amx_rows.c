@@ -90,7 +90,7 @@ AMX_INLINE void pass_rows(const int act, const vf bias[2], const vf a[2], const 
         }
 #pragma GCC unroll 3
         for (int p = 0; p < AMX_PARTS; p++) {
-            _mm512_store_si512(out + p * part, amx_next_row(AMX_PARTS, &v[0], &v[1]));
+            _mm512_store_si512(out + p * part, amx_next_row(false, AMX_PARTS, &v[0], &v[1]));
         }
     }
 }

@@ -9,17 +9,15 @@
 #define GATHER_TAPS 16 /* a kernel with more takes the way through F32 */
 #define FEW_TAPS 2     /* transposed ones among them */
 #define GROUPS_LEAST 3 /* for each thread */
+#define STEPS_AHEAD_BYTES 4096
 #define ROWS_AHEAD 6   /* prefetched of a transposed kernel: its rows lie pages apart, often in the same cache sets */
 
 struct conv_weights KERNEL(conv_weights_of)(const struct ggml_tensor * dst, int order, int nth) {
     const struct ggml_tensor * a = dst->src[CONV_SRC_KERNEL];
     const bool transposed = dst->op == GGML_OP_CONV_TRANSPOSE_1D;
-    struct conv_weights w = { .kernel = a, .phases = transposed ? ggml_get_op_params_i32(dst, 0) : 1, .parts = amx_parts(a->type, order) };
-    w.IC = a->ne[transposed ? 2 : 1];
-    w.OC = a->ne[transposed ? 1 : 2];
-    w.taps = conv_ceil_div(a->ne[0], w.phases);
-    w.panel = w.phases > AMX_BLOCK ? AMX_BLOCK : AMX_BLOCK / w.phases * w.phases;
-    w.n_panels = conv_ceil_div(w.OC * w.phases, w.panel);
+    const struct kernel_shape s = kernel_shape_of(a, transposed ? ggml_get_op_params_i32(dst, 0) : 0);
+    struct conv_weights w = { .kernel = a, .packed = cpu_is_packed_kernel(a), .phases = s.phases, .taps = s.taps, .IC = s.IC, .OC = s.OC, .panel = s.panel,
+                              .n_panels = s.n_panels, .parts = amx_parts(a->type, order) };
     w.group = w.taps <= FEW_TAPS ? 4 : 2;
     w.group = w.n_panels >= w.group * GROUPS_LEAST * nth ? w.group : w.n_panels >= 2 * GROUPS_LEAST * nth ? 2 : 1;
     w.step_bytes = AMX_STEP(w.parts);
@@ -181,7 +179,7 @@ static void pack_any(const struct conv_weights * w, int64_t panel, int64_t b0, i
                     __m512 lo = taps == 1 ? vf_load(row) : _mm512_i32gather_ps(channels, row + k, 4);
                     __m512 hi = taps == 1 ? vf_load(upper) : _mm512_i32gather_ps(channels, upper, 4);
                     for (int part = 0; part < w->parts; part++) {
-                        const __m512i next = w->parts < 3 ? amx_next_row(2, &lo, &hi) : amx_next_row(3, &lo, &hi);
+                        const __m512i next = w->parts < 3 ? amx_next_row(false, 2, &lo, &hi) : amx_next_row(false, 3, &lo, &hi);
                         _mm512_store_si512(tiles + (k * w->parts + part) * AMX_TILE + 64 * m, next);
                     }
                 }
@@ -223,11 +221,61 @@ static void pack_any_phases(const struct conv_weights * w, int64_t panel, int64_
     }
 }
 
+/* What pack_halves takes, and pack_phases where is_short is true too. */
+static bool is_halves(const struct conv_weights * w) {
+    const struct ggml_tensor * a = w->kernel;
+    return (a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16) && a->nb[1] == (size_t) a->ne[0] * a->nb[0] && w->taps <= GATHER_TAPS;
+}
+
+static bool is_short(const struct conv_weights * w) {
+    return w->panel % w->phases == 0 && w->kernel->ne[0] == w->taps * w->phases && w->panel * w->taps <= 2 * AMX_K;
+}
+
+/* As BF16, of which one part is all: its steps hold the halves as they are. */
+bool KERNEL(conv_weights_order)(const struct ggml_tensor * kernel, int64_t stride, char * out) {
+    const struct kernel_shape s = kernel_shape_of(kernel, stride);
+    struct ggml_tensor halves = *kernel;
+    halves.type = GGML_TYPE_BF16;
+    const struct conv_weights w = { .kernel = &halves, .phases = s.phases, .taps = s.taps, .IC = s.IC, .OC = s.OC, .panel = s.panel, .n_panels = s.n_panels,
+                                    .group = s.phases > 1 ? 4 : 1, .parts = 1, .step_bytes = AMX_STEP(1) };
+    if (!is_halves(&w) || (s.phases > 1 && !is_short(&w))) {
+        return false;
+    }
+    const size_t panel_bytes = w.step_bytes * (size_t) (s.taps * s.n_ic);
+    for (int64_t panel = 0; panel < s.n_panels; panel += w.group, out += (size_t) w.group * panel_bytes) {
+        if (s.phases > 1) {
+            pack_phases(&w, panel, 0, s.n_ic, out, panel_bytes);
+            continue;
+        }
+        if (conv_weights_columns(&w, panel) <= AMX_ROWS) {
+            memset(out, 0, panel_bytes); /* the second tile is not written */
+        }
+        pack_halves(&w, panel, 0, s.n_ic, out);
+    }
+    return true;
+}
+
+/* Steps of a kernel that is in their order: only parts are left to make. */
+static void pack_steps(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, char * out) {
+    const char * in = (const char *) w->kernel->data + (size_t) ((panel * conv_ceil_div(w->IC, AMX_K) + b0) * w->taps) * KERNEL_STEP_BYTES;
+    for (int64_t step = 0; step < n * w->taps; step++, in += KERNEL_STEP_BYTES, out += w->step_bytes) {
+        for (int64_t row = 0; row < KERNEL_STEP_BYTES; row += 64) {
+            _mm_prefetch((const char *) ((uintptr_t) in + (uintptr_t) row + STEPS_AHEAD_BYTES), _MM_HINT_T0);
+            store_words(false, _mm512_load_si512(in + row), out + row);
+        }
+    }
+}
+
 void KERNEL(conv_weights_pack)(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, float * values, char * out, size_t panel_bytes) {
     const struct ggml_tensor * a = w->kernel;
-    const bool halves = (a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16) && a->nb[1] == (size_t) a->ne[0] * a->nb[0] && w->taps <= GATHER_TAPS &&
-                        (a->type == GGML_TYPE_F16 ? w->parts == 2 : w->parts == 1);
-    if (halves && w->phases > 1 && w->panel % w->phases == 0 && a->ne[0] == w->taps * w->phases && w->panel * w->taps <= 2 * AMX_K) {
+    if (w->packed) {
+        for (int64_t last = panel + w->group < w->n_panels ? panel + w->group : w->n_panels; panel < last; panel++, out += panel_bytes) {
+            pack_steps(w, panel, b0, n, out);
+        }
+        return;
+    }
+    const bool halves = is_halves(w) && (a->type == GGML_TYPE_F16 ? w->parts == 2 : w->parts == 1);
+    if (halves && w->phases > 1 && is_short(w)) {
         pack_phases(w, panel, b0, n, out, panel_bytes);
         return;
     }

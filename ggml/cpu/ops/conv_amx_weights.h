@@ -3,12 +3,14 @@
  *   out[oc][t * s0 + r] = sum over ic, j of w[ic][oc][j * s0 + r] * x[ic][t - j],   taps in the order of time: j = taps - 1 first. */
 #pragma once
 
+#include "../packed_kernel.h"
 #include "amx.h"
 
 #if defined(QT_TIER_AMX)
 
 struct conv_weights {
     const struct ggml_tensor * kernel; /* [K, IC, OC], transposed [K, OC, IC] */
+    bool packed;                       /* the kernel is one of packed_kernel.h */
     int64_t phases;                    /* 1, or s0 of a transposed convolution */
     int64_t taps, IC, OC;
     int64_t panel, n_panels;           /* columns of a panel, at most 32: whole output channels, if they fit; panels */
@@ -26,5 +28,8 @@ static inline int64_t conv_weights_columns(const struct conv_weights * w, int64_
 
 /* Blocks b0 .. b0 + n - 1 of a group of panels from panel on, panel_bytes from one to the next: of a transposed kernel's rows a panel is a cache line or two. */
 void KERNEL(conv_weights_pack)(const struct conv_weights * w, int64_t panel, int64_t b0, int64_t n, float * values, char * out, size_t panel_bytes);
+
+/* All of an F16 kernel to the order of packed_kernel.h; false: not one that is quickly turned. */
+bool KERNEL(conv_weights_order)(const struct ggml_tensor * kernel, int64_t stride, char * out);
 
 #endif
