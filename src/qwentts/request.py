@@ -163,8 +163,9 @@ class Request(Call):
         """What is decoded next must not wait: taking turns, or a reader who plays as it comes would soon have nothing to play."""
         if self.tts.codec_threads == 0 or self.tap is not None:
             return True
-        in_hand_s = self._emitted_s - (perf_counter() - self._emits_since) if self._emits_since else 0.0
-        return self.streams and in_hand_s < IN_HAND_S
+        if not self.streams or not self._emits_since:
+            return self.streams
+        return self._emitted_s - (perf_counter() - self._emits_since) < IN_HAND_S
 
     def speak(self, session: Session, emit: Callable[[Chunk], None]) -> None:
         """All audio, each chunk as soon as it is there; the caller gives the session back and then makes the last chunk with last()."""

@@ -18,6 +18,7 @@ from qwentts.pushes import MOST_WAITING
 TEXT = "Hello world, this is a tiny test."
 GIVEN = {"custom_voice": {"speaker": "ada"}, "voice_design": {"instruct": "A calm voice, slowly."}, "base": {}}
 FRAMES, HOP = 61, 480
+ALL_BUT_THE_FIRST = -1e9  # seconds in hand below which a push is urgent: never, and a stream's first push always is
 
 
 def options(mode="custom_voice", **more):
@@ -109,7 +110,7 @@ def cases():
 @pytest.mark.parametrize(("threads", "codec_threads"), [(2, 1), (3, 1), (3, 2)])
 @pytest.mark.parametrize("flash_attention", [True, False])
 def test_the_bytes_are_those_of_taking_turns(monkeypatch, threads, codec_threads, flash_attention):
-    monkeypatch.setattr("qwentts.request.IN_HAND_S", 1e-9)  # all but a stream's first push beside
+    monkeypatch.setattr("qwentts.request.IN_HAND_S", ALL_BUT_THE_FIRST)
     text = "One. Two, three and four! Five?"
     for mode, given in cases():
         with TTS(*tiny_files(mode), threads=2, codec_threads=0, flash_attention=flash_attention) as tts:
@@ -132,7 +133,7 @@ def test_who_pushes_what(monkeypatch, tts, want):
     same(speech, want)
     assert pushed.sizes == [8] * 7 + [5] and not pushed.beside[-1] and any(pushed.beside)
     assert 0 < speech.timings["codec_beside"] <= speech.timings["codec"]
-    for in_hand_s, is_urgent in ((1e-9, [True] + [False] * 9), (1e9, [True] * 10)):
+    for in_hand_s, is_urgent in ((ALL_BUT_THE_FIRST, [True] + [False] * 9), (1e9, [True] * 10)):
         monkeypatch.setattr("qwentts.request.IN_HAND_S", in_hand_s)
         pushed.sizes.clear()
         pushed.beside.clear()
@@ -171,7 +172,7 @@ def test_the_loop_takes_over_what_the_codec_does_not_keep_up_with(monkeypatch, t
 
 
 def test_a_reader_gets_a_chunk_while_the_loop_makes_frames(monkeypatch, tts, want):
-    monkeypatch.setattr("qwentts.request.IN_HAND_S", 1e-9)
+    monkeypatch.setattr("qwentts.request.IN_HAND_S", ALL_BUT_THE_FIRST)
     has_it = threading.Event()
     stream = tts.stream(TEXT, **options(progress=lambda n: n != 4 or has_it.wait(20) or pytest.fail("the chunk of frames 2 and 3 waits")))
     got = [next(stream), next(stream)]
@@ -180,7 +181,7 @@ def test_a_reader_gets_a_chunk_while_the_loop_makes_frames(monkeypatch, tts, wan
 
 
 def test_a_slow_reader_holds_both_at_the_bounds(monkeypatch, tts, want):
-    monkeypatch.setattr("qwentts.request.IN_HAND_S", 1e-9)
+    monkeypatch.setattr("qwentts.request.IN_HAND_S", ALL_BUT_THE_FIRST)
     monkeypatch.setattr("qwentts.streaming.QUEUE_CHUNKS", 2)
     progress = []
     stream = tts.stream(TEXT, **options(progress=progress.append, max_new_tokens=200))
@@ -193,7 +194,7 @@ def test_a_slow_reader_holds_both_at_the_bounds(monkeypatch, tts, want):
 
 @pytest.mark.parametrize("at", [1, 5, 8, 9, 20, 33])
 def test_a_cancel_ends_within_the_frame(monkeypatch, tts, want, at):
-    monkeypatch.setattr("qwentts.request.IN_HAND_S", 1e-9)
+    monkeypatch.setattr("qwentts.request.IN_HAND_S", ALL_BUT_THE_FIRST)
     for stream in (False, True):
         cancel = threading.Event()
         given = options(cancel=cancel, progress=lambda n, cancel=cancel: cancel.set() if n == at else None)
@@ -240,7 +241,7 @@ def broken(after):
 
 @pytest.mark.parametrize("after", [0, 3])
 def test_a_push_that_fails_ends_the_loop_and_comes_after_the_chunks_before_it(monkeypatch, tts, want, after):
-    monkeypatch.setattr("qwentts.request.IN_HAND_S", 1e-9)
+    monkeypatch.setattr("qwentts.request.IN_HAND_S", ALL_BUT_THE_FIRST)
     progress, got = [], []
     with monkeypatch.context() as patch:
         Pushed(patch, broken(after))
@@ -258,7 +259,7 @@ def test_a_push_that_fails_ends_the_loop_and_comes_after_the_chunks_before_it(mo
 
 
 def test_a_failing_loop_comes_after_the_chunks_of_the_frames_before_it(monkeypatch, voices, in_turn, want):
-    monkeypatch.setattr("qwentts.request.IN_HAND_S", 1e-9)
+    monkeypatch.setattr("qwentts.request.IN_HAND_S", ALL_BUT_THE_FIRST)
     Pushed(monkeypatch, lambda pushed, beside: beside and time.sleep(0.5 if pushed.sizes[-4:] == [8] * 4 else 0))
 
     def fail(n):
@@ -306,7 +307,7 @@ def test_ctrl_c_while_the_loop_waits_for_the_codec(monkeypatch, tts, want):
 
 @pytest.mark.parametrize("reads", [1, 4])
 def test_a_reader_that_leaves_leaves_nothing_behind(monkeypatch, tts, want, reads):
-    monkeypatch.setattr("qwentts.request.IN_HAND_S", 1e-9)
+    monkeypatch.setattr("qwentts.request.IN_HAND_S", ALL_BUT_THE_FIRST)
     stream = tts.stream(TEXT, **options(max_new_tokens=4000))
     for _ in range(reads):
         next(stream)
@@ -317,7 +318,7 @@ def test_a_reader_that_leaves_leaves_nothing_behind(monkeypatch, tts, want, read
 
 
 def test_requests_at_once_are_those_alone(monkeypatch, voices, in_turn):
-    monkeypatch.setattr("qwentts.request.IN_HAND_S", 1e-9)
+    monkeypatch.setattr("qwentts.request.IN_HAND_S", ALL_BUT_THE_FIRST)
     tts, got = voices["base"], {}
     asked = [options("base", seed=s) for s in range(4)]
     alone = [in_turn["base"].synthesize(TEXT, **given).samples.tobytes() for given in asked]
@@ -334,7 +335,7 @@ def test_requests_at_once_are_those_alone(monkeypatch, voices, in_turn):
 
 
 def test_a_voice_that_is_closed_ends_both_sides(monkeypatch):
-    monkeypatch.setattr("qwentts.request.IN_HAND_S", 1e-9)
+    monkeypatch.setattr("qwentts.request.IN_HAND_S", ALL_BUT_THE_FIRST)
     tts = TTS(*tiny_files("base"), threads=2, codec_threads=1)
     stream = tts.stream(TEXT, **options("base", max_new_tokens=4000))
     for _ in range(5):
