@@ -3,14 +3,15 @@
 usage: compare_peers.py TALKER.gguf CODEC.gguf --wheel-python PYTHON [options]   (--help lists them)
 
 PYTHON is the interpreter of an environment with numpy, huggingface_hub and realtimetts-qwen-native-cpu (--no-deps): the qwentts.cpp wheel.
---vox-python with --vox-model add vox-tts (a .tmod of the same checkpoint), --large a talker of 1.7B, --small-types TALKER in 4-bit types,
-and --codec-talker with --codec-frames the decode of many frames: both sides speak through CODEC with that talker, which should be
-tiny so that the codec is what is left. Each measurement is a fresh process, all subjects in turn, --runs times, so that a noisy
-machine troubles them alike; a figure is the median of the runs, a ratio the median of the ratios within a run. Text, language,
-speaker, seed and the number of frames are the same. Synthesis is the buffered call alone, first audio the time to the first chunk
-of a stream after it, RSS the process's peak with loading. The wheel's share of the codec is what it logs of itself. --growth adds the
-time of a frame of ours behind 64 and 2,000 rows, by `qwentts bench` in a process of its own: talker, predictor and Python there and
-the codec's share of a synthesis of --frames, since its window has the same length everywhere.
+--vox-python with --vox-model add vox-tts (a .tmod of the same checkpoint), --large a talker of 1.7B, --small-types TALKER in fewer
+bits (one file or several), and --codec-talker with --codec-frames the decode of many frames: both sides speak through CODEC with
+that talker, which should be tiny so that the codec is what is left. Each measurement is a fresh process, all subjects in turn,
+--runs times, so that a noisy machine troubles them alike; a figure is the median of the runs, a ratio the median of the ratios
+within a run. Text, language, speaker, seed and the number of frames are the same. Synthesis is the buffered call alone, first audio
+the time to the first chunk of a stream after it, RSS the process's peak with loading. The wheel's share of the codec is what it
+logs of itself. --growth adds the time of a frame of ours behind 64 and 2,000 rows, by `qwentts bench` in a process of its own:
+talker, predictor and Python there and the codec's share of a synthesis of --frames, since its window has the same length
+everywhere.
 """
 
 from __future__ import annotations
@@ -106,6 +107,11 @@ def measure(python: str, program: str, arguments: list[object], tier: str = "") 
     return figures
 
 
+def small_name(path: str) -> str:
+    """The subject that speaks with one of --small-types."""
+    return f"ours {Path(path).stem}"
+
+
 def subjects(options: argparse.Namespace) -> dict[str, Subject]:
     """What is timed in each round, by name."""
 
@@ -120,8 +126,8 @@ def subjects(options: argparse.Namespace) -> dict[str, Subject]:
         found["vox"] = lambda: measure(options.vox_python, VOX, vox_arguments)
     if options.large:
         found["ours large"], found["wheel large"] = run(ours, options.large, stream=0), run(wheel, options.large, stream=0)
-    if options.small_types:
-        found["ours 4-bit"] = run(ours, options.small_types, stream=0)
+    for path in options.small_types:
+        found[small_name(path)] = run(ours, path, stream=0)
     if options.growth:
         found["growth"] = run((sys.executable, GROWTH), options.talker)
     if options.codec_talker:
@@ -139,13 +145,13 @@ def rows(options: argparse.Namespace) -> list[tuple[str, str | tuple[str, str], 
         ("first audio, ours / vox-tts", "first_audio_s", "ours", "vox"),
         ("synthesis, ours with AVX2 / wheel", "synthesis_s", "ours avx2", "wheel"),
         ("synthesis of the large model, ours / wheel", "synthesis_s", "ours large", "wheel large"),
-        ("synthesis, ours 4-bit / ours", "synthesis_s", "ours 4-bit", "ours"),
+        *((f"synthesis, {small_name(path)} / ours", "synthesis_s", small_name(path), "ours") for path in options.small_types),
         (f"codec, {options.codec_frames} frames, ours / wheel", "codec_s", "ours codec", "wheel codec"),
         ("load, ours / wheel", "load_s", "ours", "wheel"),
         ("peak RSS, ours / wheel", "peak_rss_gb", "ours", "wheel"),
         ("peak RSS, ours / vox-tts", "peak_rss_gb", "ours", "vox"),
         ("peak RSS of the large model, ours / wheel", "peak_rss_gb", "ours large", "wheel large"),
-        ("peak RSS, ours 4-bit / ours", "peak_rss_gb", "ours 4-bit", "ours"),
+        *((f"peak RSS, {small_name(path)} / ours", "peak_rss_gb", small_name(path), "ours") for path in options.small_types),
         ("ms a frame, 2,000 / 64 rows before", ("frame_2000_ms", "frame_64_ms"), "growth", "growth"),
     ]
     return table
@@ -170,7 +176,7 @@ def main() -> None:
     parser.add_argument("--vox-python", metavar="PYTHON")
     parser.add_argument("--vox-model", metavar="TMOD")
     parser.add_argument("--large", metavar="GGUF", help="a 1.7B talker for the same codec")
-    parser.add_argument("--small-types", metavar="GGUF", help="TALKER in 4-bit types")
+    parser.add_argument("--small-types", metavar="GGUF", nargs="+", default=[], help="TALKER in fewer bits")
     parser.add_argument("--codec-talker", metavar="GGUF", help="a tiny talker with CODEC's code groups, to time the decode")
     parser.add_argument("--codec-frames", type=int, default=200, metavar="N", help="frames of that decode")
     parser.add_argument("--growth", action="store_true", help="also how a frame of ours grows with the length of the utterance")
@@ -183,7 +189,7 @@ def main() -> None:
     if bool(options.vox_python) != bool(options.vox_model):
         parser.error("--vox-python and --vox-model go together")
 
-    for path in (options.talker, options.codec, options.vox_model, options.large, options.small_types, options.codec_talker):
+    for path in (options.talker, options.codec, options.vox_model, options.large, *options.small_types, options.codec_talker):
         if path:
             warm(path)
     timed, figures = subjects(options), []
