@@ -237,7 +237,7 @@ AMX_INLINE __m512i amx_next_row(const bool cut, const int parts, __m512 * lo, __
 }
 
 /* The same with the lanes of even and odd in turns. */
-AMX_INLINE __m512i amx_next_pair(const int parts, __m512 * even, __m512 * odd) {
+AMX_INLINE __m512i amx_next_pair(const bool cut, const int parts, __m512 * even, __m512 * odd) {
     __m512i part;
     if (parts < 3) {
         const __m512i turns = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -246,7 +246,7 @@ AMX_INLINE __m512i amx_next_pair(const int parts, __m512 * even, __m512 * odd) {
         *odd = vf_sub(*odd, amx_top(_mm512_castsi512_ps(part)));
         return part;
     }
-    const __m512 near_even = amx_near(*even), near_odd = amx_near(*odd);
+    const __m512 near_even = cut ? *even : amx_near(*even), near_odd = cut ? *odd : amx_near(*odd);
     part = _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(_mm512_castps_si512(near_even), 16), _mm512_castps_si512(near_odd));
     *even = vf_sub(*even, amx_top(near_even));
     *odd = vf_sub(*odd, amx_top(near_odd));
@@ -260,7 +260,7 @@ AMX_INLINE void amx_pack_pair_fixed(const float * even, const float * odd, int64
         __m512 e = vf_load_n(even + t, width), o = odd ? vf_load_n(odd + t, width) : vf_zero();
 #pragma GCC unroll 3
         for (int p = 0; p < parts; p++) {
-            _mm512_storeu_si512(out + p * part, amx_next_pair(parts, &e, &o));
+            _mm512_storeu_si512(out + p * part, amx_next_pair(false, parts, &e, &o));
         }
     }
 }

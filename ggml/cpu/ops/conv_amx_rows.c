@@ -27,7 +27,7 @@ AMX_INLINE void pack_pair(const int act, const struct ggml_tensor * dst, int64_t
         }
 #pragma GCC unroll 3
         for (int part = 0; part < AMX_PARTS; part++) {
-            _mm512_store_si512(out + part * AMX_K / 2 * 4 * READ_ROWS, amx_next_pair(AMX_PARTS, &e, &o));
+            _mm512_store_si512(out + part * AMX_K / 2 * 4 * READ_ROWS, amx_next_pair(false, AMX_PARTS, &e, &o));
         }
     }
 }

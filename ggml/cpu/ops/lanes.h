@@ -33,6 +33,7 @@ LANES_INLINE lane_sums lanes_dot(lane_sums s, lane_words w, const int8_t * x) {
 }
 LANES_INLINE lane_floats lanes_float(lane_sums s) { return _mm512_cvtepi32_ps(s); }
 LANES_INLINE lane_floats lanes_set1(float f) { return _mm512_set1_ps(f); }
+LANES_INLINE lane_floats lanes_add(lane_floats a, lane_floats b) { return _mm512_add_ps(a, b); }
 LANES_INLINE lane_floats lanes_mul(lane_floats a, lane_floats b) { return _mm512_mul_ps(a, b); }
 LANES_INLINE lane_floats lanes_fma(lane_floats a, lane_floats b, lane_floats c) { return _mm512_fmadd_ps(a, b, c); }
 LANES_INLINE lane_floats lanes_f16(const uint16_t * p) { return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *) p)); }
@@ -61,6 +62,7 @@ LANES_INLINE lane_sums lanes_dot(lane_sums s, lane_words w, const int8_t * x) {
 }
 EACH(lanes_float(lane_sums s), lane_floats, _mm256_cvtepi32_ps(s.v[i]))
 EACH(lanes_set1(float f), lane_floats, _mm256_set1_ps(f))
+EACH(lanes_add(lane_floats a, lane_floats b), lane_floats, _mm256_add_ps(a.v[i], b.v[i]))
 EACH(lanes_mul(lane_floats a, lane_floats b), lane_floats, _mm256_mul_ps(a.v[i], b.v[i]))
 EACH(lanes_fma(lane_floats a, lane_floats b, lane_floats c), lane_floats, _mm256_fmadd_ps(a.v[i], b.v[i], c.v[i]))
 EACH(lanes_f16(const uint16_t * p), lane_floats, _mm256_cvtph_ps(_mm_load_si128((const __m128i *) p + i)))
@@ -96,6 +98,7 @@ LANES_INLINE lane_sums lanes_dot(lane_sums s, lane_words w, const int8_t * x) {
 }
 EACH(lanes_float(lane_sums s), lane_floats, vcvtq_f32_s32(s.v[i]))
 EACH(lanes_set1(float f), lane_floats, vdupq_n_f32(f))
+EACH(lanes_add(lane_floats a, lane_floats b), lane_floats, vaddq_f32(a.v[i], b.v[i]))
 EACH(lanes_mul(lane_floats a, lane_floats b), lane_floats, vmulq_f32(a.v[i], b.v[i]))
 EACH(lanes_fma(lane_floats a, lane_floats b, lane_floats c), lane_floats, vfmaq_f32(c.v[i], a.v[i], b.v[i]))
 EACH(lanes_f16(const uint16_t * p), lane_floats, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))))

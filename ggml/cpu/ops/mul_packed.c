@@ -1,8 +1,9 @@
 /* mul_packed.c - a packed [K, M] (packed.h) times b F32 [K, N, ...] -> F32 [M, N, ...]: the decode path, and the prefill.
  * A thread takes groups of sixteen rows and walks them in memory order, each against up to MOST_COLUMNS columns at a time, so memory is read once, for one
  * column in MOST_STREAMS streams at a time (each a part of the thread's groups), which memory is faster with (docs/performance.md). Columns are
- * 8-bit integers in units of 32; up to FEW_COLUMNS every thread rounds them itself, which costs less than a barrier, more are shared. Four products of
- * a row are one 32-bit lane of a dot instruction; the sums of a unit are exact integers, turned to float and scaled once. */
+ * 8-bit integers in units of 32: up to FEW_COLUMNS, those of a frame, are rounded to one, by every thread itself, which costs less than a barrier; more, a
+ * prompt's, are shared and cut into two, whose products are added, which leaves 2^-16 of a term instead of 2^-8. Four products of a row are one 32-bit
+ * lane of a dot instruction; the sums of a unit are exact integers, turned to float and scaled once. Prompts on AMX: mul_packed_amx.c. */
 #include "mul_packed.h"
 #include "packed_words.h"
 
@@ -20,11 +21,11 @@
 #endif
 #define GROUPS_CLAIMED 4 /* at a time, by a thread that has many columns to multiply them with */
 
-/* Columns of activations in units of 32: x = d * q. */
+/* Columns of activations in units of 32: x = d * q, or the sum of that of two successive columns. */
 struct packed_columns {
     int8_t * q;      /* [tile of MOST_COLUMNS columns][unit][column of tile][32] */
     int64_t n_units; /* K / 32 */
-    int64_t n;       /* columns there is memory for: whole tiles, or one smaller one */
+    int64_t n;       /* columns there is memory for: whole tiles, or one smaller one; of two integers a value, two each */
     int64_t tile;    /* columns of a tile */
     float * d;       /* [unit][column] */
     float * less;    /* [unit][column], -d * sum of q: what a min is multiplied by */
@@ -34,11 +35,15 @@ struct packed_columns {
 struct packed_job {
     enum ggml_type type;
     const char * w; /* the first group */
-    int64_t K, M, N;
+    int64_t K, M;
+    int64_t N;       /* columns of integers */
+    int parts;       /* integers of a value */
     struct packed_columns x;
-    char * y;        /* F32 [M, N], columns y_column bytes apart */
+    char * y;        /* F32 [M, N / parts], columns y_column bytes apart */
     size_t y_column;
 };
+
+static int parts_of(int64_t n_columns) { return n_columns > FEW_COLUMNS ? 2 : 1; }
 
 static int64_t columns_kept(int64_t n) { return n > MOST_COLUMNS ? (int64_t) GGML_PAD((size_t) n, MOST_COLUMNS) : n; }
 
@@ -60,18 +65,25 @@ static int8_t * packed_column(const struct packed_columns * x, int64_t n) {
     return x->q + (n / x->tile * x->n_units * x->tile + n % x->tile) * UNIT_K;
 }
 
-static void column_round(enum ggml_type type, const float * x, const struct packed_columns * to, int64_t n) {
+/* A column as one or two from n on. */
+static void column_round(enum ggml_type type, const float * x, const struct packed_columns * to, int64_t n, int parts) {
     const int offset = packed_offset(type);
     int8_t * q = packed_column(to, n);
-    for (int64_t u = 0; u < to->n_units; u++, q += to->tile * UNIT_K) {
-        float spoilt, most = act_max_abs(x + u * UNIT_K, UNIT_K, &spoilt);
-        act_round(x + u * UNIT_K, most > 0.0f ? 127.0f / most : 0.0f, q, UNIT_K);
-        const int low = act_sum(q, UNIT_K / 2), high = act_sum(q + UNIT_K / 2, UNIT_K / 2);
-        const float d = most / 127.0f + spoilt;
-        to->d[u * to->n + n] = d;
-        to->less[u * to->n + n] = -d * (float) (low + high);
-        to->corr[2 * u * to->n + n] = -offset * (type == GGML_TYPE_Q6_K ? low : low + high);
-        to->corr[(2 * u + 1) * to->n + n] = -offset * high;
+    for (int64_t u = 0; u < to->n_units; u++, x += UNIT_K, q += to->tile * UNIT_K) {
+        float rest[UNIT_K], spoilt, most = act_max_abs(x, UNIT_K, &spoilt), d = most / 127.0f, scale = most > 0.0f ? 127.0f / most : 0.0f;
+        for (int part = 0; part < parts; part++, d /= 254.0f, scale *= 254.0f) { /* what is left is at most half a step */
+            int8_t * own = q + part * UNIT_K;
+            act_round(part ? rest : x, scale, own, UNIT_K);
+            for (int i = 0; i < UNIT_K; i++) {
+                rest[i] = x[i] - d * (float) own[i];
+            }
+            const int64_t at = u * to->n + n + part, at_half = 2 * u * to->n + n + part;
+            const int low = act_sum(own, UNIT_K / 2), high = act_sum(own + UNIT_K / 2, UNIT_K / 2);
+            to->d[at] = d + spoilt;
+            to->less[at] = -(d + spoilt) * (float) (low + high);
+            to->corr[at_half] = -offset * (type == GGML_TYPE_Q6_K ? low : low + high);
+            to->corr[at_half + to->n] = -offset * high;
+        }
     }
 }
 
@@ -107,6 +119,16 @@ LANES_INLINE void unit_times(const enum ggml_type type, const int n_cols, const 
         for (int c = 0; c < n_cols; c++) {
             acc[c] = lanes_fma(min, lanes_set1(x->less[at * x->n + c]), acc[c]);
         }
+    }
+}
+
+/* Results of the rows from m on, those behind the last left out. */
+LANES_INLINE void group_store(const struct packed_job * job, int64_t m, int64_t n, lane_floats sums) {
+    float * y = (float *) (job->y + (size_t) n * job->y_column) + m;
+    float last[PACKED_ROWS];
+    lanes_store(job->M - m < PACKED_ROWS ? last : y, sums);
+    if (job->M - m < PACKED_ROWS) {
+        memcpy(y, last, (size_t) (job->M - m) * sizeof *y);
     }
 }
 
@@ -155,14 +177,16 @@ LANES_INLINE void groups_times(const enum ggml_type type, const int n_cols, cons
             }
         }
         for (int s = 0; s < n_streams; s++) {
-            const int64_t m = (g + n * s) * PACKED_ROWS, rows = job->M - m;
+            const int64_t m = (g + n * s) * PACKED_ROWS;
+            if (n_cols == 1 || job->parts == 1) {
 #pragma GCC unroll 8
-            for (int c = 0; c < n_cols; c++) {
-                float * y = (float *) (job->y + (size_t) (n0 + c) * job->y_column) + m;
-                float last[PACKED_ROWS];
-                lanes_store(rows < PACKED_ROWS ? last : y, acc[s][c]);
-                if (rows < PACKED_ROWS) {
-                    memcpy(y, last, (size_t) rows * sizeof *y);
+                for (int c = 0; c < n_cols; c++) {
+                    group_store(job, m, n0 + c, acc[s][c]);
+                }
+            } else {
+#pragma GCC unroll 4
+                for (int c = 0; c + 1 < n_cols; c += 2) {
+                    group_store(job, m, (n0 + c) / 2, lanes_add(acc[s][c], acc[s][c + 1]));
                 }
             }
         }
@@ -234,7 +258,7 @@ static void many_columns(const struct cpu_task * task, const struct packed_job *
                 __builtin_prefetch(after + line, 0, 2);
             }
             for (int64_t n = 0, left; (left = job->N - n) > 0;) {
-                const int n_cols = left >= MOST_COLUMNS ? MOST_COLUMNS : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+                const int n_cols = left >= MOST_COLUMNS ? MOST_COLUMNS : left >= 4 ? 4 : 2;
                 groups_of(job, g, 1, n, n_cols);
                 n += n_cols;
             }
@@ -246,15 +270,27 @@ bool KERNEL(mul_packed_exists)(void) { return true; }
 
 /* Few columns are each thread's own. */
 size_t KERNEL(mul_packed_scratch)(const struct ggml_tensor * dst, int nth) {
-    return columns_bytes(dst->src[0]->ne[0], dst->ne[1]) * (size_t) (dst->ne[1] <= FEW_COLUMNS ? nth : 1);
+#if defined(QT_TIER_AMX)
+    if (dst->ne[1] > FEW_COLUMNS) {
+        return KERNEL(mul_packed_amx_scratch)(dst, nth);
+    }
+#endif
+    return columns_bytes(dst->src[0]->ne[0], dst->ne[1] * parts_of(dst->ne[1])) * (size_t) (dst->ne[1] <= FEW_COLUMNS ? nth : 1);
 }
 
 void KERNEL(mul_packed)(const struct cpu_task * task, struct ggml_tensor * dst) {
     const struct ggml_tensor * a = dst->src[0], * b = dst->src[1];
+#if defined(QT_TIER_AMX)
+    if (dst->ne[1] > FEW_COLUMNS) {
+        KERNEL(mul_packed_amx)(task, dst);
+        return;
+    }
+#endif
     const int64_t K = a->ne[0], N = dst->ne[1];
     const bool shared = N > FEW_COLUMNS;
-    struct packed_job job = { .type = a->type, .w = a->data, .K = K, .M = dst->ne[0], .N = N, .y_column = dst->nb[1] };
-    job.x = columns_at((char *) task->scratch + (shared ? 0 : columns_bytes(K, N) * (size_t) task->ith), K, N);
+    const int parts = parts_of(N);
+    struct packed_job job = { .type = a->type, .w = a->data, .K = K, .M = dst->ne[0], .N = N * parts, .parts = parts, .y_column = dst->nb[1] };
+    job.x = columns_at((char *) task->scratch + (shared ? 0 : columns_bytes(K, N) * (size_t) task->ith), K, job.N);
     const int64_t n_groups = (job.M + PACKED_ROWS - 1) / PACKED_ROWS;
     for (int64_t batch = 0; batch < dst->ne[2] * dst->ne[3]; batch++) {
         const int64_t i2 = batch % dst->ne[2], i3 = batch / dst->ne[2];
@@ -267,7 +303,7 @@ void KERNEL(mul_packed)(const struct cpu_task * task, struct ggml_tensor * dst) 
             cpu_range(task, N, 1, &first, &last);
         }
         for (int64_t n = first; n < last; n++) {
-            column_round(a->type, (const float *) (x + (size_t) n * b->nb[1]), &job.x, n);
+            column_round(a->type, (const float *) (x + (size_t) n * b->nb[1]), &job.x, n * parts, parts);
         }
         if (shared) {
             cpu_barrier(task);
