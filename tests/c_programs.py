@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = (
-    *("op_runner", "abi_c99", "alloc_overlap", "attention_tiles", "conv_pair", "gguf_malformed", "quantize_rows"),
+    *("op_runner", "abi_c99", "alloc_overlap", "attention_tiles", "conv_pair", "exact_columns", "gguf_malformed", "quantize_rows"),
     *("session_run", "stream_equals_one_pass", "codec_beside", "codec_snapshots_lru", "cpu_cores", "hear_run"),
     *("replay_gguf", "replay_model"),
 )

@@ -110,12 +110,13 @@ def test_perf_times_what_passes() -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_row_of_attention_does_not_depend_on_its_neighbours(tier: str) -> None:
+def test_a_row_of_attention_and_a_column_of_a_product_do_not_depend_on_their_neighbours(tier: str) -> None:
     here = run("op_runner", "support", "--tiers").stdout.split()
     if tier not in here:
         pytest.skip(f"this processor and build have {', '.join(here)}, not {tier}")
-    done = run("attention_tiles", env={"QWENTTS_CPU_TIER": tier})
-    assert done.returncode == 0 and " 0 failures" in done.stdout, done.stdout[-4000:] + done.stderr
+    for name in ("attention_tiles", "exact_columns"):
+        done = run(name, env={"QWENTTS_CPU_TIER": tier})
+        assert done.returncode == 0 and " 0 failures" in done.stdout, done.stdout[-4000:] + done.stderr
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -1,6 +1,7 @@
 /* mul_f32.c - a [K, M, ...] of any weight type times b F32 [K, N, ...] -> F32 [M, N, ...], in F32 and so that a column's result depends on nothing but
  * the column: one vector of partial sums an output, along K, added up at the end, whatever N is and however many threads there are.
- * A thread converts a block of its rows to F32, small enough to stay in its cache, then runs register tiles of ROWS rows by up to COLS columns over it. */
+ * A thread converts a block of its rows to F32, small enough to stay in its cache, then runs register tiles of ROWS rows by up to COLS columns over it. Where
+ * few columns meet Q8_0, values are used as they are converted: storing and loading them again would take longer than multiplying. The sums are the same. */
 #include "mul_f32.h"
 #include "dot_blocks.h"
 #include "rows_f32.h"
@@ -101,6 +102,86 @@ static void tile_any(int rows, int cols, const float * w, int64_t w_row, const f
     }
 }
 
+#define SCALES 8 /* blocks of a row whose scales are converted together */
+
+/* tile over rows of Q8_0, row_bytes apart. */
+MUL_INLINE void tile_q8_0(const int rows, const int cols, const char * w, size_t row_bytes, const float * const * x, int64_t K, float * const * out) {
+    vf acc[ROWS][COLS];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) {
+            acc[r][c] = vf_zero();
+        }
+    }
+    for (int64_t b0 = 0; b0 < K / QK8_0; b0 += SCALES) {
+        const int64_t n = K / QK8_0 - b0 < SCALES ? K / QK8_0 - b0 : SCALES;
+        const struct block_q8_0 * block[ROWS];
+        uint16_t halves[ROWS * SCALES] = { 0 };
+        float scales[ROWS * SCALES];
+        for (int r = 0; r < rows; r++) {
+            block[r] = (const struct block_q8_0 *) (const void *) (w + (size_t) r * row_bytes) + b0;
+            for (int64_t i = 0; i < n; i++) {
+                dot_prefetch(&block[r][i]);
+                halves[r * SCALES + i] = block[r][i].d;
+            }
+        }
+        for (int i = 0; i < rows * SCALES; i += VF_N) {
+            vf_store(scales + i, vf_load_f16(halves + i));
+        }
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < QK8_0; j += VF_N) {
+                const int64_t k = (b0 + i) * QK8_0 + j;
+                vf xv[COLS];
+#pragma GCC unroll 4
+                for (int c = 0; c < cols; c++) {
+                    xv[c] = vf_load(x[c] + k);
+                }
+#pragma GCC unroll 4
+                for (int r = 0; r < rows; r++) {
+                    const vf wv = vf_mul(vf_set1(scales[r * SCALES + i]), vf_load_i8(block[r][i].qs + j));
+#pragma GCC unroll 4
+                    for (int c = 0; c < cols; c++) {
+                        acc[r][c] = vf_fma(wv, xv[c], acc[r][c]);
+                    }
+                }
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < cols; c++) {
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            out[c][r] = vf_sum(acc[r][c]);
+        }
+    }
+}
+
+/* Rows first .. last - 1 of a matrix of Q8_0, which meet at most COLS columns. */
+static void few_columns(const struct ggml_tensor * a, const char * matrix, int64_t first, int64_t last, const float * const * x, int cols, float * const * columns) {
+    for (int64_t m = first; m < last;) {
+        const char * w = matrix + (size_t) m * a->nb[1];
+        const int rows = last - m < ROWS ? 1 : ROWS;
+        for (int c = 0, n; c < cols; c += n) {
+            float * out[COLS];
+            n = rows < ROWS || cols - c == 3 ? 1 : cols - c;
+            for (int i = 0; i < n; i++) {
+                out[i] = columns[c + i] + m;
+            }
+            if (rows == 1) {
+                tile_q8_0(1, 1, w, a->nb[1], x + c, a->ne[0], out);
+            } else if (n == 1) {
+                tile_q8_0(ROWS, 1, w, a->nb[1], x + c, a->ne[0], out);
+            } else if (n == 2) {
+                tile_q8_0(ROWS, 2, w, a->nb[1], x + c, a->ne[0], out);
+            } else {
+                tile_q8_0(ROWS, COLS, w, a->nb[1], x + c, a->ne[0], out);
+            }
+        }
+        m += rows;
+    }
+}
+
 void KERNEL(mul_f32)(const struct cpu_task * task, struct ggml_tensor * dst) {
     const struct ggml_tensor * a = dst->src[0];
     const struct ggml_tensor * b = dst->src[1];
@@ -113,6 +194,16 @@ void KERNEL(mul_f32)(const struct cpu_task * task, struct ggml_tensor * dst) {
         const char * rows = (const char *) a->data + (size_t) (i2 / (dst->ne[2] / a->ne[2])) * a->nb[2] + (size_t) (i3 / (dst->ne[3] / a->ne[3])) * a->nb[3];
         const char * columns = (const char *) b->data + (size_t) i2 * b->nb[2] + (size_t) i3 * b->nb[3];
         char * results = (char *) dst->data + (size_t) i2 * dst->nb[2] + (size_t) i3 * dst->nb[3];
+        if (a->type == GGML_TYPE_Q8_0 && N <= COLS) {
+            const float * x[COLS];
+            float * out[COLS];
+            for (int64_t c = 0; c < N; c++) {
+                x[c] = (const float *) (columns + (size_t) c * b->nb[1]);
+                out[c] = (float *) (results + (size_t) c * dst->nb[1]);
+            }
+            few_columns(a, rows, first, last, x, (int) N, out);
+            continue;
+        }
         for (int64_t m0 = first; m0 < last; m0 += block) {
             int64_t m1 = m0 + block < last ? m0 + block : last;
             for (int64_t m = m0; m < m1; m++) {
