@@ -102,6 +102,8 @@ static void tile_any(int rows, int cols, const float * w, int64_t w_row, const f
     }
 }
 
+#define FEW_COLUMNS (2 * COLS)
+#define FEW_ROWS 32 /* claimed at a time: about 5 us */
 #define SCALES 8 /* blocks of a row whose scales are converted together */
 
 /* tile over rows of Q8_0, row_bytes apart. */
@@ -157,14 +159,14 @@ MUL_INLINE void tile_q8_0(const int rows, const int cols, const char * w, size_t
     }
 }
 
-/* Rows first .. last - 1 of a matrix of Q8_0, which meet at most COLS columns. */
+/* Rows first .. last - 1 of a matrix of Q8_0, which meet at most FEW_COLUMNS columns. */
 static void few_columns(const struct ggml_tensor * a, const char * matrix, int64_t first, int64_t last, const float * const * x, int cols, float * const * columns) {
     for (int64_t m = first; m < last;) {
         const char * w = matrix + (size_t) m * a->nb[1];
         const int rows = last - m < ROWS ? 1 : ROWS;
         for (int c = 0, n; c < cols; c += n) {
             float * out[COLS];
-            n = rows < ROWS || cols - c == 3 ? 1 : cols - c;
+            n = rows < ROWS ? 1 : cols - c >= COLS ? COLS : cols - c == 3 ? 1 : cols - c;
             for (int i = 0; i < n; i++) {
                 out[i] = columns[c + i] + m;
             }
@@ -182,47 +184,52 @@ static void few_columns(const struct ggml_tensor * a, const char * matrix, int64
     }
 }
 
+/* Rows m0 .. m1 - 1 of a matrix, by way of F32; w: room for a block. */
+static void many_columns(const struct ggml_tensor * dst, const char * rows, const char * columns, char * results, int64_t m0, int64_t m1, float * w) {
+    const struct ggml_tensor * a = dst->src[0], * b = dst->src[1];
+    const int64_t K = a->ne[0], N = dst->ne[1], w_row = row_floats(dst);
+    for (int64_t m = m0; m < m1; m++) {
+        convert_row(a->type, rows + (size_t) m * a->nb[1], w + (m - m0) * w_row, K);
+    }
+    for (int64_t n = 0; n < N; n += COLS) {
+        int cols = (int) (N - n < COLS ? N - n : COLS);
+        const float * x[COLS];
+        float * out[COLS];
+        for (int c = 0; c < cols; c++) {
+            x[c] = (const float *) (columns + (size_t) (n + c) * b->nb[1]);
+        }
+        for (int64_t m = m0; m < m1; m += ROWS) {
+            for (int c = 0; c < cols; c++) {
+                out[c] = (float *) (results + (size_t) (n + c) * dst->nb[1]) + m;
+            }
+            tile_any((int) (m1 - m < ROWS ? m1 - m : ROWS), cols, w + (m - m0) * w_row, w_row, x, K, out);
+        }
+    }
+}
+
+/* Blocks of rows are claimed: a thread whose core is disturbed takes fewer. */
 void KERNEL(mul_f32)(const struct cpu_task * task, struct ggml_tensor * dst) {
-    const struct ggml_tensor * a = dst->src[0];
-    const struct ggml_tensor * b = dst->src[1];
-    const int64_t K = a->ne[0], N = dst->ne[1], w_row = row_floats(dst), block = block_rows(dst);
-    float * w = (float *) ((char *) task->scratch + (size_t) (block * w_row) * sizeof(float) * (size_t) task->ith);
-    int64_t first, last;
-    cpu_range(task, dst->ne[0], ROWS, &first, &last);
-    for (int64_t batch = 0; batch < dst->ne[2] * dst->ne[3]; batch++) {
-        int64_t i2 = batch % dst->ne[2], i3 = batch / dst->ne[2];
+    const struct ggml_tensor * a = dst->src[0], * b = dst->src[1];
+    const int64_t N = dst->ne[1], M = dst->ne[0], room = block_rows(dst);
+    const bool few = a->type == GGML_TYPE_Q8_0 && N <= FEW_COLUMNS;
+    const int64_t block = few ? FEW_ROWS : room, n_blocks = (M + block - 1) / block;
+    float * w = (float *) ((char *) task->scratch + (size_t) (room * row_floats(dst)) * sizeof(float) * (size_t) task->ith);
+    for (int64_t own = 0, u; (u = cpu_claim(task, &own)) < n_blocks * dst->ne[2] * dst->ne[3];) {
+        const int64_t batch = u / n_blocks, i2 = batch % dst->ne[2], i3 = batch / dst->ne[2];
+        const int64_t m0 = u % n_blocks * block, m1 = m0 + block < M ? m0 + block : M;
         const char * rows = (const char *) a->data + (size_t) (i2 / (dst->ne[2] / a->ne[2])) * a->nb[2] + (size_t) (i3 / (dst->ne[3] / a->ne[3])) * a->nb[3];
         const char * columns = (const char *) b->data + (size_t) i2 * b->nb[2] + (size_t) i3 * b->nb[3];
         char * results = (char *) dst->data + (size_t) i2 * dst->nb[2] + (size_t) i3 * dst->nb[3];
-        if (a->type == GGML_TYPE_Q8_0 && N <= COLS) {
-            const float * x[COLS];
-            float * out[COLS];
+        if (few) {
+            const float * x[FEW_COLUMNS];
+            float * out[FEW_COLUMNS];
             for (int64_t c = 0; c < N; c++) {
                 x[c] = (const float *) (columns + (size_t) c * b->nb[1]);
                 out[c] = (float *) (results + (size_t) c * dst->nb[1]);
             }
-            few_columns(a, rows, first, last, x, (int) N, out);
-            continue;
-        }
-        for (int64_t m0 = first; m0 < last; m0 += block) {
-            int64_t m1 = m0 + block < last ? m0 + block : last;
-            for (int64_t m = m0; m < m1; m++) {
-                convert_row(a->type, rows + (size_t) m * a->nb[1], w + (m - m0) * w_row, K);
-            }
-            for (int64_t n = 0; n < N; n += COLS) {
-                int cols = (int) (N - n < COLS ? N - n : COLS);
-                const float * x[COLS];
-                float * out[COLS];
-                for (int c = 0; c < cols; c++) {
-                    x[c] = (const float *) (columns + (size_t) (n + c) * b->nb[1]);
-                }
-                for (int64_t m = m0; m < m1; m += ROWS) {
-                    for (int c = 0; c < cols; c++) {
-                        out[c] = (float *) (results + (size_t) (n + c) * dst->nb[1]) + m;
-                    }
-                    tile_any((int) (m1 - m < ROWS ? m1 - m : ROWS), cols, w + (m - m0) * w_row, w_row, x, K, out);
-                }
-            }
+            few_columns(a, rows, m0, m1, x, (int) N, out);
+        } else {
+            many_columns(dst, rows, columns, results, m0, m1, w);
         }
     }
 }
