@@ -70,7 +70,7 @@ static enum qt_status push(const char * who, struct qt_session * session, const 
         return QT_FAIL(QT_STATUS_INVALID_PARAMS, "%s: the push before was cancelled or failed inside: qt_stream_reset starts the stream again", who);
     }
     struct codec_codes all = { codes, n_frames };
-    return codec_stream_push(&session->context->codec, &session->stream, runner, &all, samples);
+    return codec_stream_push(&session->context->codec, &session->stream, runner, &all, 0, samples);
 }
 
 enum qt_status qt_stream_push(struct qt_session * session, const int32_t * codes, int n_frames, float * samples) {

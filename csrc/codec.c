@@ -42,8 +42,35 @@ static int graph_bound(const struct codec * codec) {
         + 16 * codec->dac.n_blocks + 16 * n_units(codec);
 }
 
-enum qt_status codec_graph_build(struct codec_graph * g, const struct codec * codec, const struct runner * runner, int64_t T,
-                                 const struct kv_cache * cache, struct carry * carry) {
+/* A causal convolution over n columns and those it keeps. */
+static int64_t columns_read(const struct conv * conv, int64_t n, int64_t dilation) {
+    return n + (conv->weight->ne[0] - 1) * dilation;
+}
+
+static int64_t columns_read_transposed(const struct conv * conv, int64_t n, int64_t stride) {
+    return (n + stride - 1) / stride + (conv->weight->ne[0] + stride - 1) / stride - 1;
+}
+
+int64_t codec_memory_frames(const struct codec * codec) {
+    const struct codec_dac * dac = &codec->dac;
+    int64_t n = columns_read(&dac->last, 0, 1); /* from the end to the beginning: columns that must be right for those behind them to be */
+    for (int i = dac->n_blocks - 1; i >= 0; i--) {
+        const struct dac_block * block = &dac->blocks[i];
+        for (int64_t u = 0, dilation = 1; u < block->n_units; u++, dilation *= 3) {
+            n = columns_read(&block->units[u].conv1, columns_read(&block->units[u].conv2, n, 1), dilation);
+        }
+        n = columns_read_transposed(&block->conv, n, block->stride);
+    }
+    n = columns_read(&dac->first, n, 1);
+    for (int i = codec->upsample.n_stages - 1; i >= 0; i--) {
+        const struct upsample_stage * stage = &codec->upsample.stages[i];
+        n = columns_read_transposed(&stage->conv, columns_read(&stage->depthwise, n, 1), stage->stride);
+    }
+    return n;
+}
+
+static enum qt_status graph_build(struct codec_graph * g, const struct codec * codec, const struct runner * runner, int64_t T, const struct kv_cache * cache,
+                                  struct carry * carry, bool silent) {
     struct arena * arena = &g->arena;
     QT_TRY(arena_begin(arena, runner, graph_bound(codec)));
     g->codes = arena_input(arena, GGML_TYPE_I32, T, codec->rvq.n_codebooks);
@@ -59,9 +86,11 @@ enum qt_status codec_graph_build(struct codec_graph * g, const struct codec * co
     };
     struct ggml_tensor * x = codec_rvq_build(&codec->rvq, &run, g->codes); /* [T, C_q] */
     x = codec_transformer_build(&codec->transformer, &run, x);             /* [T, C] */
-    x = codec_upsample_build(&codec->upsample, &run, x);                   /* [T*up, C] */
-    g->audio = codec_dac_build(&codec->dac, &run, x);                      /* [T*hop, 1] */
-    arena_output(arena, g->audio);
+    if (!silent) {
+        x = codec_upsample_build(&codec->upsample, &run, x);               /* [T*up, C] */
+        x = g->audio = codec_dac_build(&codec->dac, &run, x);              /* [T*hop, 1] */
+    }
+    arena_output(arena, x);
     for (int i = 0; i < ggml_graph_n_nodes(arena->graph); i++) {
         struct ggml_tensor * node = ggml_graph_node(arena->graph, i);
         if (node->op == GGML_OP_MUL_MAT) {
@@ -69,6 +98,16 @@ enum qt_status codec_graph_build(struct codec_graph * g, const struct codec * co
         }
     }
     return QT_STATUS_OK;
+}
+
+enum qt_status codec_graph_build(struct codec_graph * g, const struct codec * codec, const struct runner * runner, int64_t T,
+                                 const struct kv_cache * cache, struct carry * carry) {
+    return graph_build(g, codec, runner, T, cache, carry, false);
+}
+
+enum qt_status codec_graph_build_silent(struct codec_graph * g, const struct codec * codec, const struct runner * runner, int64_t T,
+                                        const struct kv_cache * cache, struct carry * carry) {
+    return graph_build(g, codec, runner, T, cache, carry, true);
 }
 
 void codec_graph_set_codes(const struct codec_graph * g, const struct codec_codes * codes, int first) {

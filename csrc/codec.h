@@ -20,7 +20,7 @@ struct codec_graph {
     struct ggml_tensor * positions;  /* I32 [T] */
     struct ggml_tensor * mask;       /* F32 [n_kv, T] */
     struct ggml_tensor * cache_rows; /* I64 [H_kv*T], NULL in one pass */
-    struct ggml_tensor * audio;      /* [T * hop, 1] */
+    struct ggml_tensor * audio;      /* [T * hop, 1]; NULL: of a silent graph */
 };
 
 /* codes of a whole call, [Q, n_frames] row by row. */
@@ -37,6 +37,11 @@ int codec_n_convs(const struct codec * codec);
 /* Build a graph of T frames, without memory: arena_alloc comes next. cache and carry NULL: one pass; else the graph continues the ones before. */
 enum qt_status codec_graph_build(struct codec_graph * graph, const struct codec * codec, const struct runner * runner, int64_t T,
                                  const struct kv_cache * cache, struct carry * carry);
+/* The same up to the transformer: it takes frames in, for those behind it to see, and makes no sound. The carry has been made. */
+enum qt_status codec_graph_build_silent(struct codec_graph * graph, const struct codec * codec, const struct runner * runner, int64_t T,
+                                        const struct kv_cache * cache, struct carry * carry);
+/* Frames that the convolutions behind the transformer remember: what they carry after as many from silence on is what it is after any number. */
+int64_t codec_memory_frames(const struct codec * codec);
 /* Frames first .. first + T-1 of codes to the graph. */
 void codec_graph_set_codes(const struct codec_graph * graph, const struct codec_codes * codes, int first);
 

@@ -30,6 +30,7 @@ void codec_stream_drop_graphs(struct codec_stream * stream) {
     for (int i = 0; i < STREAM_SIZES; i++) {
         arena_free(&stream->graphs[i].arena);
     }
+    arena_free(&stream->silent.arena);
     ggml_gallocr_free(stream->memory);
     stream->memory = NULL;
 }
@@ -90,9 +91,8 @@ static enum qt_status finish_carry(struct codec_stream * s, const struct runner 
     return QT_STATUS_OK;
 }
 
-/* The graph of 1 << size frames stands. */
-static enum qt_status ensure(const struct codec * codec, struct codec_stream * s, const struct runner * runner, int size) {
-    struct codec_graph * g = &s->graphs[size];
+/* The graph of T frames stands; a silent one needs the carry of another. */
+static enum qt_status ensure(const struct codec * codec, struct codec_stream * s, const struct runner * runner, struct codec_graph * g, int64_t T) {
     if (g->arena.ctx) {
         return QT_STATUS_OK;
     }
@@ -108,7 +108,7 @@ static enum qt_status ensure(const struct codec * codec, struct codec_stream * s
     if (!s->memory && !(s->memory = ggml_gallocr_new(ggml_backend_get_default_buffer_type(runner->backend)))) {
         return QT_FAIL(QT_STATUS_OOM, "no memory for the graphs of a stream");
     }
-    enum qt_status status = codec_graph_build(g, codec, runner, (int64_t) 1 << size, &s->cache, &s->carry);
+    enum qt_status status = (g == &s->silent ? codec_graph_build_silent : codec_graph_build)(g, codec, runner, T, &s->cache, &s->carry);
     if (status == QT_STATUS_OK) {
         status = finish_carry(s, runner);
     }
@@ -156,27 +156,34 @@ static int size_for(int n) {
     return size;
 }
 
-enum qt_status codec_stream_push(const struct codec * codec, struct codec_stream * s, const struct runner * runner, const struct codec_codes * codes,
+/* Frames first .. first + T-1 through their graph. */
+static enum qt_status run_piece(const struct codec * codec, struct codec_stream * s, const struct runner * runner, const struct codec_codes * codes, int first,
+                                struct codec_graph * g, int T) {
+    QT_TRY(arena_place(&g->arena));
+    make_place(codec, s, T);
+    codec_graph_set_codes(g, codes, first);
+    set_positions(codec, s, g, T);
+    QT_TRY(arena_run(&g->arena, runner));
+    s->n_past += T;
+    return QT_STATUS_OK;
+}
+
+enum qt_status codec_stream_push(const struct codec * codec, struct codec_stream * s, const struct runner * runner, const struct codec_codes * codes, int first,
                                  float * samples) {
-    int n = codes->n_frames, hop = codec->sizes.hop_samples;
+    int n = codes->n_frames - first, hop = codec->sizes.hop_samples;
     for (int size = 0; size < STREAM_SIZES; size++) { /* all graphs before any runs: a push without memory changes nothing */
         if (size == STREAM_SIZES - 1 ? n >= STREAM_PIECE_MAX : n >> size & 1) {
-            QT_TRY(ensure(codec, s, runner, size));
+            QT_TRY(ensure(codec, s, runner, &s->graphs[size], (int64_t) 1 << size));
         }
     }
     s->broken = true;
-    for (int first = 0, T; first < n; first += T) {
-        int size = size_for(n - first);
-        struct codec_graph * g = &s->graphs[size];
+    for (int T; first < codes->n_frames; first += T) {
+        int size = size_for(codes->n_frames - first);
+        const struct ggml_tensor * audio = s->graphs[size].audio;
         T = 1 << size;
-        QT_TRY(arena_place(&g->arena));
-        make_place(codec, s, T);
-        codec_graph_set_codes(g, codes, first);
-        set_positions(codec, s, g, T);
-        QT_TRY(arena_run(&g->arena, runner));
-        s->n_past += T;
+        QT_TRY(run_piece(codec, s, runner, codes, first, &s->graphs[size], T));
         if (samples) {
-            ggml_backend_tensor_get(g->audio, samples + (size_t) first * (size_t) hop, 0, ggml_nbytes(g->audio));
+            ggml_backend_tensor_get(audio, samples + (size_t) first * (size_t) hop, 0, ggml_nbytes(audio));
         }
     }
     s->broken = false;
@@ -216,7 +223,7 @@ static void restore(const struct codec * codec, struct codec_stream * s, int n_p
 enum qt_status codec_stream_prime(const struct codec * codec, struct codec_stream * s, const struct runner * runner, struct codec_snapshots * snapshots,
                                   const struct codec_codes * codes, bool * reused) {
     int64_t n_codes = (int64_t) codes->n_frames * codec->sizes.n_quantizers;
-    QT_TRY(ensure(codec, s, runner, 0));
+    QT_TRY(ensure(codec, s, runner, &s->graphs[0], 1));
     codec_stream_reset(s);
     const float * state = codec_snapshots_find(snapshots, codes->values, n_codes);
     *reused = state != NULL;
@@ -224,7 +231,14 @@ enum qt_status codec_stream_prime(const struct codec * codec, struct codec_strea
         restore(codec, s, codes->n_frames, state);
         return QT_STATUS_OK;
     }
-    QT_TRY(codec_stream_push(codec, s, runner, codes, NULL));
+    int64_t n_silent = codes->n_frames - codec_memory_frames(codec);
+    n_silent = n_silent > 0 ? n_silent / STREAM_PIECE_MAX * STREAM_PIECE_MAX : 0;
+    QT_TRY(n_silent > 0 ? ensure(codec, s, runner, &s->silent, STREAM_PIECE_MAX) : QT_STATUS_OK);
+    s->broken = n_silent > 0;
+    for (int first = 0; first < n_silent; first += STREAM_PIECE_MAX) {
+        QT_TRY(run_piece(codec, s, runner, codes, first, &s->silent, STREAM_PIECE_MAX));
+    }
+    QT_TRY(codec_stream_push(codec, s, runner, codes, (int) n_silent, NULL));
     float * room = codec_snapshots_add(snapshots, codes->values, n_codes, state_size(codec, s));
     if (room) {
         save(codec, s, room);

@@ -15,6 +15,7 @@ struct codec_stream {
     struct carry carry;
     ggml_backend_buffer_t carried; /* memory of carry.tensors */
     struct codec_graph graphs[STREAM_SIZES];
+    struct codec_graph silent;    /* of STREAM_PIECE_MAX frames of a reference */
     ggml_gallocr_t memory;        /* of all graphs, as large as the largest that was needed: one runs at a time */
     int n_past;                   /* frames taken in */
     int first_frame;              /* a multiple of STREAM_ALIGN */
@@ -31,11 +32,10 @@ void codec_stream_reset(struct codec_stream * stream);
 /* Graphs are built anew at their next use: settings changed. */
 void codec_stream_drop_graphs(struct codec_stream * stream);
 
-/* Take all frames in; samples [n_frames * hop_samples], or NULL when nobody reads them. Fails without effect when memory cannot be had; any other
- * failure leaves the stream broken. */
+/* Take all frames from first on in; samples from the beginning [n_frames * hop_samples], or NULL when nobody reads them. Fails without effect when memory cannot be had; any other failure leaves the stream broken. */
 enum qt_status codec_stream_push(const struct codec * codec, struct codec_stream * stream, const struct runner * runner, const struct codec_codes * codes,
-                                 float * samples);
-/* Reset, then take all frames in, or copy the state that a snapshot of the same frames holds. */
+                                 int first, float * samples);
+/* Reset, then take all frames in, or copy the state that a snapshot of the same frames holds. Convolutions only see the last codec_memory_frames. */
 enum qt_status codec_stream_prime(const struct codec * codec, struct codec_stream * stream, const struct runner * runner,
                                   struct codec_snapshots * snapshots, const struct codec_codes * codes, bool * reused);
 

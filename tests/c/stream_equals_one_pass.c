@@ -230,6 +230,7 @@ static void snapshots(struct fixture * f) {
     primed(f, f->session, 150, 200, false, "150 frames");
     primed(f, f->session, 150, 200, true, "150 frames again");
     primed(f, other, 150, 200, true, "150 frames in a new session");
+    for (int n = 12; n < 44; n += 5) primed(f, other, n, n + 20, false, "frames that convolutions remember, and more");
     primed(f, other, 3, 30, false, "3 frames");
     primed(f, f->session, 3, 30, true, "3 frames again");
     for (int n = 4; n < 12; n++) primed(f, other, n, 20, false, "many references"); /* eight slots: 150 and 3 are gone */
