@@ -37,9 +37,9 @@ FLASH_INLINE vf load_as_n(const char * p, int64_t i, const enum ggml_type type, 
     }
 }
 
-/* The row a block further, 16 KB ahead at 128 values of F16, into the second cache: a twentieth faster than into the first (performance.md). */
+/* The row half a block further, 8 KB ahead at 128 values of F16, into the second cache: faster than the first, and than a block further (performance.md). */
 FLASH_INLINE void fetch_ahead(const char * row, size_t stride, size_t row_bytes) {
-    uintptr_t at = (uintptr_t) row + KV_BLOCK * stride;
+    uintptr_t at = (uintptr_t) row + KV_BLOCK / 2 * stride;
     for (size_t i = 0; i < row_bytes; i += LINE_BYTES) {
         __builtin_prefetch((const void *) (at + i), 0, 2);
     }
