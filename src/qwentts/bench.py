@@ -3,8 +3,8 @@
 TTS -> a warm-up, then whole syntheses of a fixed text -> milliseconds a frame by part, percentiles of the time between frames
     -> streams -> time to the first chunk
     -> the most memory so far
-    -> frames behind prompts of 64, 512 and 2,000 rows -> how a frame's time grows with the length of the utterance: talker, predictor
-       and Python there; the codec, whose window has the same length everywhere, from the syntheses
+    -> frames behind prompts of 64, 512 and 2,000 rows, in turns -> how a frame's time grows with the length of the utterance: talker,
+       predictor and Python there; the codec, whose window has the same length everywhere, from the syntheses
 Seed and text are fixed, so two runs compute the same. Times are wall clock: what else runs on the machine is in them.
 """
 
@@ -13,13 +13,14 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from .generate import Limits
+from .generate import FrameLoop, Limits
 from .request import PieceRun, Request
 from .speech import Speech
 from .tts import TTS
@@ -52,11 +53,8 @@ def bench(tts: TTS, *, frames: int = 50, runs: int = 3, step: Callable[[], Any] 
     peak_mb = peak_rss_mb()  # before prompts of 2,000 rows, which a synthesis does not have
     parts = {name: statistics.median(frame_ms(speech)[name] for speech in speeches) for name in (*PARTS, "python", "all")}
     beside_ms = statistics.median(1000 * speech.timings["codec_beside"] / len(speech.codes) for speech in speeches)
-    behind = {}
-    for n_rows in POSITIONS:
-        if n_rows + BEHIND_FRAMES < tts.facts.context_length:
-            behind[str(n_rows)] = frame_ms_behind(tts, n_rows, say)
-        step()
+    behind = frame_ms_behind(tts, [n for n in POSITIONS if n + BEHIND_FRAMES < tts.facts.context_length], say)
+    step()
     return {
         "backend": tts.backend_name,
         "frames": statistics.median_low(len(speech.codes) for speech in speeches),
@@ -77,7 +75,7 @@ def bench(tts: TTS, *, frames: int = 50, runs: int = 3, step: Callable[[], Any] 
 
 def n_steps(runs: int) -> int:
     """How often bench calls step."""
-    return 1 + 2 * runs + len(POSITIONS)
+    return 2 + 2 * runs
 
 
 def frame_ms(speech: Speech) -> dict[str, float]:
@@ -100,15 +98,32 @@ def first_audio_ms(tts: TTS, say: dict[str, Any]) -> float:
         stream.close()
 
 
-def frame_ms_behind(tts: TTS, n_rows: int, say: dict[str, Any]) -> float:
-    """Median time of a frame, codec left out, whose prompt has n_rows rows (the text's own, repeated)."""
+def frame_ms_behind(tts: TTS, positions: list[int], say: dict[str, Any]) -> dict[str, float]:
+    """Median time of a frame, codec left out, by the rows of its prompt (the text's own, repeated).
+
+    Frames of all positions take turns: what else runs on the machine then slows all of them alike.
+    """
+    times: dict[int, list[float]] = {n_rows: [] for n_rows in positions}
+    with ExitStack() as sessions:
+        loops = {n_rows: iter(_loop_behind(tts, n_rows, say, sessions)) for n_rows in positions}
+        for frames in loops.values():
+            next(frames, None)  # with the prefill
+        for _ in range(BEHIND_FRAMES - 1):
+            for n_rows, frames in loops.items():
+                start = perf_counter()
+                if next(frames, None) is not None:  # None: the end token
+                    times[n_rows].append(1000 * (perf_counter() - start))
+    return {str(n_rows): statistics.median(taken) for n_rows, taken in times.items() if taken}
+
+
+def _loop_behind(tts: TTS, n_rows: int, say: dict[str, Any], sessions: ExitStack) -> FrameLoop:
     request = Request(tts, text=TEXT, max_new_tokens=BEHIND_FRAMES, **{**_UNSET, **say})
-    with tts._session(request) as session:
-        session.reset()
-        loop = PieceRun(request, session, TEXT, SEED, 0).loop()
-        loop.rows = np.resize(loop.rows, (n_rows, loop.rows.shape[1]))
-        loop.limits = Limits(BEHIND_FRAMES, guard=False)
-        return statistics.median(_gaps_ms([perf_counter() for _ in loop]))
+    session = sessions.enter_context(tts._session(request))
+    session.reset()
+    loop = PieceRun(request, session, TEXT, SEED, 0).loop()
+    loop.rows = np.resize(loop.rows, (n_rows, loop.rows.shape[1]))
+    loop.limits = Limits(BEHIND_FRAMES, guard=False)
+    return loop
 
 
 def peak_rss_mb() -> float:
