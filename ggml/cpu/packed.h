@@ -55,5 +55,11 @@ static inline size_t packed_group_bytes(enum ggml_type type, int64_t K) {
 void packed_set_rows(enum ggml_type type, int64_t K, void * packed, int64_t first, int64_t n, const void * blocks);
 void packed_get_rows(enum ggml_type type, int64_t K, const void * packed, int64_t first, int64_t n, void * blocks);
 
+/* A buffer of the CPU but for what its tensors are set from and read to. */
+typedef void (*cpu_packed_set)(ggml_backend_buffer_t buffer, struct ggml_tensor * tensor, const void * data, size_t offset, size_t size);
+typedef void (*cpu_packed_get)(ggml_backend_buffer_t buffer, const struct ggml_tensor * tensor, void * data, size_t offset, size_t size);
+ggml_backend_buffer_t cpu_packed_buffer_new(ggml_backend_buffer_type_t buft, size_t size, cpu_packed_set set, cpu_packed_get get);
+size_t cpu_packed_alignment(ggml_backend_buffer_type_t buft);
+
 /* Whether the tensor's memory holds a packed matrix. */
 bool cpu_is_packed(const struct ggml_tensor * tensor);

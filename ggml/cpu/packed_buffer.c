@@ -25,12 +25,28 @@ static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor * 
     packed_get_rows(tensor->type, tensor->ne[0], tensor->data, first, n, data);
 }
 
-static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor * tensor, uint8_t value, size_t offset, size_t size) {
+static void packed_memset(ggml_backend_buffer_t buffer, struct ggml_tensor * tensor, uint8_t value, size_t offset, size_t size) {
     GGML_UNUSED(buffer);
     GGML_UNUSED(offset);
     GGML_UNUSED(size);
     GGML_UNUSED(value);
-    GGML_ABORT("%s: bytes of a packed matrix cannot be set", ggml_get_name(tensor));
+    GGML_ABORT("%s: bytes of packed weights cannot be set", ggml_get_name(tensor));
+}
+
+ggml_backend_buffer_t cpu_packed_buffer_new(ggml_backend_buffer_type_t buft, size_t size, cpu_packed_set set, cpu_packed_get get) {
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size); /* but for what goes in and out */
+    if (buffer) {
+        buffer->buft = buft;
+        buffer->iface.set_tensor = set;
+        buffer->iface.get_tensor = get;
+        buffer->iface.memset_tensor = packed_memset;
+    }
+    return buffer;
+}
+
+size_t cpu_packed_alignment(ggml_backend_buffer_type_t buft) {
+    GGML_UNUSED(buft);
+    return GGML_MEM_ALIGN;
 }
 
 static const char * buft_name(ggml_backend_buffer_type_t buft) {
@@ -38,21 +54,7 @@ static const char * buft_name(ggml_backend_buffer_type_t buft) {
     return "CPU_PACKED";
 }
 
-static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size); /* but for what goes in and out */
-    if (buffer) {
-        buffer->buft = buft;
-        buffer->iface.set_tensor = buffer_set;
-        buffer->iface.get_tensor = buffer_get;
-        buffer->iface.memset_tensor = buffer_memset;
-    }
-    return buffer;
-}
-
-static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
-    GGML_UNUSED(buft);
-    return GGML_MEM_ALIGN;
-}
+static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) { return cpu_packed_buffer_new(buft, size, buffer_set, buffer_get); }
 
 static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor * tensor) {
     GGML_UNUSED(buft);
@@ -60,7 +62,7 @@ static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml
 }
 
 static struct ggml_backend_buffer_type packed_buft = {
-    .iface = { .get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .get_alloc_size = buft_alloc_size },
+    .iface = { .get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = cpu_packed_alignment, .get_alloc_size = buft_alloc_size },
 };
 
 bool cpu_is_packed(const struct ggml_tensor * tensor) { return tensor->buffer && tensor->buffer->buft == &packed_buft; }

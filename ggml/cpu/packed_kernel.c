@@ -3,6 +3,7 @@
 #include "packed_kernel.h"
 
 #include "graph_run.h"
+#include "packed.h"
 
 #define CHANNELS_LEAST 16 /* with fewer a tile is mostly zeros: convolutions compute them in another way */
 
@@ -83,34 +84,12 @@ static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor * 
     kernel_move(UNPACK, tensor, data);
 }
 
-static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor * tensor, uint8_t value, size_t offset, size_t size) {
-    GGML_UNUSED(buffer);
-    GGML_UNUSED(offset);
-    GGML_UNUSED(size);
-    GGML_UNUSED(value);
-    GGML_ABORT("%s: bytes of a packed kernel cannot be set", ggml_get_name(tensor));
-}
-
 static const char * buft_name(ggml_backend_buffer_type_t buft) {
     GGML_UNUSED(buft);
     return "CPU_KERNEL";
 }
 
-static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size); /* but for what goes in and out */
-    if (buffer) {
-        buffer->buft = buft;
-        buffer->iface.set_tensor = buffer_set;
-        buffer->iface.get_tensor = buffer_get;
-        buffer->iface.memset_tensor = buffer_memset;
-    }
-    return buffer;
-}
-
-static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
-    GGML_UNUSED(buft);
-    return GGML_MEM_ALIGN;
-}
+static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) { return cpu_packed_buffer_new(buft, size, buffer_set, buffer_get); }
 
 static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor * tensor) {
     GGML_UNUSED(buft);
@@ -119,7 +98,7 @@ static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml
 }
 
 static struct ggml_backend_buffer_type kernel_buft = {
-    .iface = { .get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .get_alloc_size = buft_alloc_size },
+    .iface = { .get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = cpu_packed_alignment, .get_alloc_size = buft_alloc_size },
 };
 
 bool cpu_is_packed_kernel(const struct ggml_tensor * tensor) { return tensor->buffer && tensor->buffer->buft == &kernel_buft; }
