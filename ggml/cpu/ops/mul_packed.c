@@ -74,7 +74,7 @@ static void column_round(enum ggml_type type, const float * x, const struct pack
         for (int part = 0; part < parts; part++, d /= 254.0f, scale *= 254.0f) { /* what is left is at most half a step */
             int8_t * own = q + part * UNIT_K;
             act_round(part ? rest : x, scale, own, UNIT_K);
-            for (int i = 0; i < UNIT_K; i++) {
+            for (int i = 0; i < (part + 1 < parts ? UNIT_K : 0); i++) {
                 rest[i] = x[i] - d * (float) own[i];
             }
             const int64_t at = u * to->n + n + part, at_half = 2 * u * to->n + n + part;
